@@ -1,0 +1,2 @@
+//! The `margay` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The contract with a flash chip: geometry, addresses, the Flash trait

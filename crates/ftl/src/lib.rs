@@ -1,0 +1,1 @@
+//! Page-mapped translation: a disk on the log

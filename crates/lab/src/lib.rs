@@ -1,0 +1,1 @@
+//! Replay, comparison, forecasts and reproductions on the real engine

@@ -1,0 +1,1 @@
+//! Flash devices: RAM, null, and layers over them

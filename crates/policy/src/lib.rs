@@ -1,0 +1,1 @@
+//! Cleaning policies: selection, placement, leveling, and their registry

@@ -1,0 +1,1 @@
+//! Closed forms and mean-field models of cleaning cost

@@ -1,0 +1,68 @@
+use crate::log::Log;
+use alloc::{format, string::String, vec};
+use core::fmt;
+use margay_flash::{Flash, Ppn};
+use margay_policy::{Placement, Selection, State};
+
+/// A count that is not what it is when recomputed from scratch: an error of the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditError(String);
+
+impl fmt::Display for AuditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for AuditError {}
+
+fn same<T: PartialEq + fmt::Display>(what: impl Fn() -> String, kept: T, counted: T) -> Result<(), AuditError> {
+    if kept == counted {
+        return Ok(());
+    }
+    Err(AuditError(format!("{}: kept {kept}, counted {counted}", what())))
+}
+
+impl<F: Flash, S: Selection, P: Placement, O: Copy + Default + fmt::Debug> Log<F, S, P, O> {
+    /// Recomputes every count and compares. `maps` says whether the client maps an owner to a page; exactly
+    /// the valid pages must be mapped. O(pages).
+    pub fn audit(&self, maps: impl Fn(O, Ppn) -> bool) -> Result<(), AuditError> {
+        let mut open = vec![None; self.segments.len() as usize];
+        for head in self.heads.iter().filter(|head| head.is_open()) {
+            open[head.segment.index()] = Some(head.next);
+        }
+        let (mut total_valid, mut in_use, mut free, mut total_erases) = (0, 0, 0, 0);
+        for segment in self.segments.ids() {
+            let (i, first) = (segment.index(), self.geometry.first_page(segment).0);
+            let state = self.segments.state[i];
+            let mut valid = 0;
+            for page in (0..self.geometry.pages_per_segment()).filter(|page| self.is_valid(segment, *page)) {
+                let ppn = Ppn(first + page);
+                let owner = self.owners[ppn.index()];
+                if !maps(owner, ppn) {
+                    return Err(AuditError(format!("page {ppn} is valid and its owner {owner:?} is elsewhere")));
+                }
+                if open[i].is_some_and(|next| ppn.0 >= next) {
+                    return Err(AuditError(format!("page {ppn} of open segment {segment} is valid and not written")));
+                }
+                valid += 1;
+            }
+            same(|| format!("valid pages of segment {segment}"), self.segments.valid[i], valid)?;
+            same(|| format!("open head of segment {segment}"), state == State::Open, open[i].is_some())?;
+            same(|| format!("segment {segment} in the free list"), state == State::Free, self.free.contains(&segment))?;
+            if matches!(state, State::Free | State::Reserved) {
+                same(|| format!("valid pages of unused segment {segment}"), valid, 0)?;
+            }
+            total_valid += u64::from(valid);
+            in_use += u32::from(matches!(state, State::Open | State::Sealed | State::Victim));
+            free += usize::from(state == State::Free);
+            total_erases += u64::from(self.segments.erases[i]);
+        }
+        same(|| "valid pages".into(), self.segments.total_valid, total_valid)?;
+        same(|| "segments in use".into(), self.segments.in_use, in_use)?;
+        same(|| "free segments".into(), self.free.len(), free)?;
+        same(|| "erases".into(), self.segments.total_erases, total_erases)?;
+        let max_erases = self.segments.erases.iter().copied().max().unwrap_or(0);
+        same(|| "largest erase count".into(), self.segments.max_erases, max_erases)
+    }
+}

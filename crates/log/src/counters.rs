@@ -1,0 +1,72 @@
+use alloc::{vec, vec::Vec};
+
+/// What a log has done. All in pages unless said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Pages written by the host.
+    pub host_writes: u64,
+    /// Pages read by the host.
+    pub host_reads: u64,
+    /// Pages trimmed by the host.
+    pub trims: u64,
+    /// Pages copied, by cleaning and by leveling.
+    pub copies: u64,
+    /// Header and summary pages programmed.
+    pub metadata_pages: u64,
+    /// Segments erased, by cleaning and by leveling.
+    pub erases: u64,
+    /// Victims cleaned.
+    pub cleanings: u64,
+    /// Those of `copies` made by leveling.
+    pub leveling_copies: u64,
+    /// Those of `erases` made by leveling.
+    pub leveling_erases: u64,
+    /// Copies that went to another stream than the placement named, for want of a free segment.
+    pub misplaced_copies: u64,
+    /// Victims by number of valid pages, from 0 to the data pages of a segment.
+    pub victims: Vec<u64>,
+}
+
+impl Counters {
+    pub(crate) fn new(data_pages: u32) -> Self {
+        Self { victims: vec![0; data_pages as usize + 1], ..Self::default() }
+    }
+
+    /// Pages programmed: host writes, copies and metadata.
+    pub fn programs(&self) -> u64 {
+        self.host_writes + self.copies + self.metadata_pages
+    }
+
+    /// Write amplification: pages programmed per page written by the host. None before the first write.
+    pub fn write_amplification(&self) -> Option<f64> {
+        (self.host_writes > 0).then(|| self.programs() as f64 / self.host_writes as f64)
+    }
+
+    /// What was done since `earlier`, a state of the same log.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            host_writes: self.host_writes - earlier.host_writes,
+            host_reads: self.host_reads - earlier.host_reads,
+            trims: self.trims - earlier.trims,
+            copies: self.copies - earlier.copies,
+            metadata_pages: self.metadata_pages - earlier.metadata_pages,
+            erases: self.erases - earlier.erases,
+            cleanings: self.cleanings - earlier.cleanings,
+            leveling_copies: self.leveling_copies - earlier.leveling_copies,
+            leveling_erases: self.leveling_erases - earlier.leveling_erases,
+            misplaced_copies: self.misplaced_copies - earlier.misplaced_copies,
+            victims: self.victims.iter().zip(&earlier.victims).map(|(a, b)| a - b).collect(),
+        }
+    }
+}
+
+/// The state that the cleaning-cost model of the MODA paper rests on (sec. 3).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Uniformity {
+    /// Valid pages / data pages of the device.
+    pub utilization: f64,
+    /// Invalid pages / data pages of the device.
+    pub invalidity: f64,
+    /// Share of segments that do not hold valid and invalid pages together.
+    pub uniformity: f64,
+}

@@ -1,0 +1,405 @@
+use crate::cleaner::Cleaning;
+use crate::{Config, ConfigError, Counters, Uniformity};
+use alloc::collections::VecDeque;
+use alloc::{vec, vec::Vec};
+use core::fmt;
+use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+use margay_policy::{Leveler, Now, Placement, Segments, Selection, State};
+
+/// What the host says of the data it writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hint {
+    /// Nothing.
+    #[default]
+    None,
+    /// It will hardly ever be written again.
+    ReadOnly,
+}
+
+/// Who maps owners to pages.
+pub trait Client<O> {
+    /// The page of `owner` was copied from `from` to `to`, where it lives from now on.
+    fn relocated(&mut self, owner: O, from: Ppn, to: Ppn);
+}
+
+/// Why the log could not do what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogError {
+    /// The device failed.
+    Flash(FlashError),
+    /// No free segment, and none can be had by cleaning.
+    NoSpace {
+        /// Valid pages on the device.
+        valid_pages: u64,
+        /// Data pages of the device.
+        data_pages: u64,
+    },
+}
+
+impl From<FlashError> for LogError {
+    fn from(error: FlashError) -> Self {
+        Self::Flash(error)
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flash(error) => error.fmt(f),
+            Self::NoSpace { valid_pages, data_pages } => {
+                write!(f, "no free segment can be had by cleaning: {valid_pages} of {data_pages} pages are valid")
+            }
+        }
+    }
+}
+
+impl core::error::Error for LogError {}
+
+/// The open segment of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub segment: SegmentId,
+    pub next: u32,
+    pub end: u32,
+}
+
+impl Head {
+    pub const CLOSED: Self = Self { segment: SegmentId(u32::MAX), next: 0, end: 0 };
+
+    pub fn is_open(&self) -> bool {
+        self.segment != Self::CLOSED.segment
+    }
+
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.next == self.end
+    }
+}
+
+/// The log on a device, with its policies. `O` is the owner tag of a page.
+#[derive(Debug)]
+pub struct Log<F, S, P: Placement, O> {
+    pub(crate) device: F,
+    pub(crate) selection: S,
+    pub(crate) placement: P,
+    pub(crate) leveler: Leveler,
+    pub(crate) geometry: Geometry,
+    pub(crate) config: Config,
+    pub(crate) segments: Segments,
+    /// By physical page.
+    pub(crate) owners: Vec<O>,
+    pub(crate) infos: Vec<P::Info>,
+    /// One bit per physical page; every segment starts at a new word.
+    pub(crate) valid: Vec<u64>,
+    pub(crate) words_per_segment: usize,
+    pub(crate) heads: Vec<Head>,
+    /// The stream of read-only data, behind those of the placement.
+    pub(crate) read_only: Option<u8>,
+    pub(crate) free: VecDeque<SegmentId>,
+    pub(crate) cleaning: Option<Cleaning>,
+    pub(crate) sorted: Vec<(f64, u32)>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) blank: Vec<u8>,
+    pub(crate) counters: Counters,
+    pub(crate) now: Now,
+    pub(crate) openings: u64,
+    pub(crate) invalidations: u64,
+}
+
+impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
+    /// A log on an erased device, able to hold `exported_pages` valid pages.
+    pub fn new(
+        device: F,
+        config: Config,
+        selection: S,
+        placement: P,
+        exported_pages: u32,
+    ) -> Result<Self, ConfigError> {
+        let geometry = *device.geometry();
+        let streams = placement.streams() + u8::from(config.read_only_stream);
+        let limit_pages = config.limit_pages(&geometry, u32::from(streams))?;
+        if exported_pages > limit_pages {
+            return Err(ConfigError::TooFull { exported_pages, limit_pages });
+        }
+        let data_pages = config.data_pages(&geometry);
+        let mut segments = Segments::new(geometry.segments(), data_pages, S::NEEDS_INVALIDATIONS);
+        segments.state[..config.reserved_segments as usize].fill(State::Reserved);
+        let words_per_segment = geometry.pages_per_segment().div_ceil(64) as usize;
+        let pages = geometry.pages() as usize;
+        let mut log = Self {
+            selection,
+            leveler: Leveler::new(config.leveling, geometry.segments()),
+            owners: vec![O::default(); pages],
+            infos: vec![P::Info::default(); pages],
+            valid: vec![0; words_per_segment * geometry.segments() as usize],
+            words_per_segment,
+            heads: vec![Head::CLOSED; streams as usize],
+            read_only: config.read_only_stream.then(|| placement.streams()),
+            free: (config.reserved_segments..geometry.segments()).map(SegmentId).collect(),
+            cleaning: None,
+            sorted: Vec::with_capacity(if P::SORTS { data_pages as usize } else { 0 }),
+            scratch: vec![0; geometry.page_bytes() as usize],
+            blank: vec![0xFF; geometry.page_bytes() as usize],
+            counters: Counters::new(data_pages),
+            now: Now::default(),
+            openings: 0,
+            invalidations: 0,
+            device,
+            placement,
+            geometry,
+            config,
+            segments,
+        };
+        for stream in 0..log.placement.opened_at_start() {
+            log.open(stream).expect("an erased device of enough segments can be opened");
+        }
+        Ok(log)
+    }
+
+    /// Writes a page of the host. `old` is the valid page that it supersedes; `now_us` the time of the
+    /// workload, which never goes back (an earlier time is taken as the latest seen).
+    #[inline]
+    pub fn append<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        owner: O,
+        old: Option<Ppn>,
+        data: &[u8],
+        hint: Hint,
+        now_us: u64,
+    ) -> Result<Ppn, LogError> {
+        self.now.us = self.now.us.max(now_us);
+        self.now.writes += 1;
+        self.counters.host_writes += 1;
+        self.write(client, owner, old, data, hint)
+    }
+
+    /// Writes a page of the initial content: at time 0, and not counted as a host write.
+    pub fn fill<C: Client<O>>(&mut self, client: &mut C, owner: O, data: &[u8], hint: Hint) -> Result<Ppn, LogError> {
+        self.write(client, owner, None, data, hint)
+    }
+
+    #[inline]
+    fn write<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        owner: O,
+        old: Option<Ppn>,
+        data: &[u8],
+        hint: Hint,
+    ) -> Result<Ppn, LogError> {
+        let superseded = old.map(|ppn| {
+            let segment = self.invalidate(ppn);
+            (segment, self.infos[ppn.index()])
+        });
+        let (stream, info) = self.placement.write(&self.segments, self.now, superseded);
+        let stream = match self.read_only {
+            Some(read_only) if hint == Hint::ReadOnly => read_only,
+            _ => stream,
+        };
+        if self.heads[stream as usize].is_full() {
+            self.make_room(client, stream)?;
+        }
+        let to = self.put(stream, owner, info);
+        self.segments.total_valid += 1;
+        self.device.program(to, data)?;
+        Ok(to)
+    }
+
+    /// A page of the host is dead without a successor.
+    pub fn trim(&mut self, ppn: Ppn, now_us: u64) {
+        self.now.us = self.now.us.max(now_us);
+        self.counters.trims += 1;
+        self.placement.trimmed(self.now, self.infos[ppn.index()]);
+        self.invalidate(ppn);
+    }
+
+    /// Reads a page for the host.
+    pub fn read(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<ReadStatus, LogError> {
+        self.counters.host_reads += 1;
+        Ok(self.device.read(ppn, data)?)
+    }
+
+    #[inline]
+    fn invalidate(&mut self, ppn: Ppn) -> SegmentId {
+        let segment = self.geometry.segment_of(ppn);
+        let page = ppn.0 - self.geometry.first_page(segment).0;
+        let word = &mut self.valid[segment.index() * self.words_per_segment + page as usize / 64];
+        debug_assert!(*word >> (page % 64) & 1 == 1, "page {ppn} is invalidated twice");
+        *word &= !(1 << (page % 64));
+        self.segments.valid[segment.index()] -= 1;
+        self.segments.total_valid -= 1;
+        if S::NEEDS_INVALIDATIONS {
+            self.invalidations += 1;
+            self.segments.invalidated_us[segment.index()] = self.now.us;
+            self.segments.invalidated_writes[segment.index()] = self.now.writes;
+            self.segments.invalidated_sequence[segment.index()] = self.invalidations;
+        }
+        if self.segments.state[segment.index()] == State::Sealed {
+            self.selection.invalidated(&self.segments, segment);
+        }
+        segment
+    }
+
+    /// Takes the next page of a stream that has room.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, stream: u8, owner: O, info: P::Info) -> Ppn {
+        let head = &mut self.heads[stream as usize];
+        let to = Ppn(head.next);
+        head.next += 1;
+        let segment = head.segment;
+        let page = to.0 - self.geometry.first_page(segment).0;
+        self.owners[to.index()] = owner;
+        self.infos[to.index()] = info;
+        self.valid[segment.index() * self.words_per_segment + page as usize / 64] |= 1 << (page % 64);
+        self.segments.valid[segment.index()] += 1;
+        to
+    }
+
+    /// Opens the next free segment for a stream.
+    pub(crate) fn open(&mut self, stream: u8) -> Result<(), LogError> {
+        let Some(segment) = self.free.pop_front() else { return Err(self.no_space()) };
+        self.heads[stream as usize] = self.open_segment(segment, stream)?;
+        Ok(())
+    }
+
+    /// Makes a free segment an open one and programs its header.
+    pub(crate) fn open_segment(&mut self, segment: SegmentId, stream: u8) -> Result<Head, LogError> {
+        let i = segment.index();
+        self.openings += 1;
+        self.segments.state[i] = State::Open;
+        self.segments.stream[i] = stream;
+        self.segments.opened_us[i] = self.now.us;
+        self.segments.opened_writes[i] = self.now.writes;
+        self.segments.opened_sequence[i] = self.openings;
+        self.segments.in_use += 1;
+        self.selection.opened(&self.segments, segment);
+        let first = self.geometry.first_page(segment).0;
+        self.program_metadata(first, self.config.header_pages)?;
+        let next = first + self.config.header_pages;
+        Ok(Head { segment, next, end: next + self.segments.data_pages })
+    }
+
+    /// Seals an open segment and programs its summary behind the last page that was used.
+    pub(crate) fn seal(&mut self, head: Head) -> Result<(), LogError> {
+        self.program_metadata(head.next, self.config.summary_pages)?;
+        self.segments.state[head.segment.index()] = State::Sealed;
+        self.selection.sealed(&self.segments, head.segment);
+        self.leveler.sealed(&self.segments, head.segment);
+        Ok(())
+    }
+
+    fn program_metadata(&mut self, first: u32, pages: u32) -> Result<(), LogError> {
+        for page in first..first + pages {
+            self.device.program(Ppn(page), &self.blank)?;
+            self.counters.metadata_pages += 1;
+        }
+        Ok(())
+    }
+
+    /// Seals the stream's head if it is full and opens the next; the cleaner may fill that one too.
+    #[cold]
+    fn make_room<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<(), LogError> {
+        while self.heads[stream as usize].is_full() {
+            let head = core::mem::replace(&mut self.heads[stream as usize], Head::CLOSED);
+            if head.is_open() {
+                self.seal(head)?;
+            }
+            while self.free.is_empty() {
+                if !self.clean_one(client)? {
+                    return Err(self.no_space());
+                }
+            }
+            // First take, then clean: the order moves the published results (spec sec. 5).
+            if !self.heads[stream as usize].is_open() {
+                self.open(stream)?;
+            }
+            if (self.free.len() as u32) < self.config.low_water {
+                while (self.free.len() as u32) < self.config.high_water && self.clean_one(client)? {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn no_space(&self) -> LogError {
+        let data_segments = self.segments.len() - self.config.reserved_segments;
+        let data_pages = u64::from(data_segments) * u64::from(self.segments.data_pages);
+        LogError::NoSpace { valid_pages: self.segments.total_valid, data_pages }
+    }
+
+    /// What it has done since it was made or since [`Log::reset_counters`].
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Counts from zero; wear stays.
+    pub fn reset_counters(&mut self) {
+        self.counters = Counters::new(self.segments.data_pages);
+    }
+
+    /// What it knows of every segment.
+    pub fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    /// How it uses its device.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The selection policy.
+    pub fn selection(&self) -> &S {
+        &self.selection
+    }
+
+    /// The device.
+    pub fn device(&self) -> &F {
+        &self.device
+    }
+
+    /// Free segments.
+    pub fn free_segments(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Pages that can be programmed without an erase: in free segments and behind the heads.
+    pub fn free_pages(&self) -> u64 {
+        let open: u64 = self.heads.iter().map(|head| u64::from(head.end - head.next)).sum();
+        open + self.free.len() as u64 * u64::from(self.segments.data_pages)
+    }
+
+    /// Utilization, invalidity and uniformity now. O(segments).
+    pub fn uniformity(&self) -> Uniformity {
+        let data_pages = self.segments.data_pages;
+        let mut used: Vec<u32> = self
+            .segments
+            .state
+            .iter()
+            .map(|state| match state {
+                State::Sealed | State::Victim => data_pages,
+                State::Free | State::Open | State::Reserved => 0,
+            })
+            .collect();
+        for head in self.heads.iter().filter(|head| head.is_open()) {
+            used[head.segment.index()] = data_pages - (head.end - head.next);
+        }
+        let count = self.segments.len() - self.config.reserved_segments;
+        let total = f64::from(count) * f64::from(data_pages);
+        let (mut invalid, mut mixed) = (0u64, 0u32);
+        for (used, valid) in used.iter().zip(&self.segments.valid) {
+            invalid += u64::from(used - valid);
+            mixed += u32::from(*valid > 0 && used > valid);
+        }
+        Uniformity {
+            utilization: self.segments.total_valid as f64 / total,
+            invalidity: invalid as f64 / total,
+            uniformity: 1.0 - f64::from(mixed) / f64::from(count),
+        }
+    }
+
+    /// Bytes of memory held per physical page, by capacity of every array.
+    pub fn memory_bytes(&self) -> u64 {
+        let pages = self.owners.capacity() * size_of::<O>() + self.infos.capacity() * size_of::<P::Info>();
+        (pages + self.valid.capacity() * 8) as u64
+    }
+}

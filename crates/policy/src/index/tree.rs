@@ -1,0 +1,174 @@
+use alloc::{vec, vec::Vec};
+
+const FAN: usize = 8;
+const NONE: u32 = u32::MAX;
+
+/// A tree of minima over `u32` keys; [`u32::MAX`] means absent.
+#[derive(Clone, Debug)]
+pub struct MinTree {
+    levels: Vec<Vec<u32>>,
+}
+
+impl MinTree {
+    /// `len` absent keys.
+    pub fn new(len: usize) -> Self {
+        let mut levels = Vec::new();
+        let mut width = len.max(1);
+        loop {
+            levels.push(vec![NONE; width.next_multiple_of(FAN)]);
+            if width == 1 {
+                return Self { levels };
+            }
+            width = width.div_ceil(FAN);
+        }
+    }
+
+    /// Sets a key that may be larger or smaller than before.
+    pub fn set(&mut self, at: usize, key: u32) {
+        self.levels[0][at] = key;
+        let mut at = at;
+        for level in 1..self.levels.len() {
+            let group = at / FAN * FAN;
+            let minimum = self.levels[level - 1][group..group + FAN].iter().copied().min().unwrap_or(NONE);
+            at /= FAN;
+            if self.levels[level][at] == minimum {
+                return;
+            }
+            self.levels[level][at] = minimum;
+        }
+    }
+
+    /// Sets a key that is not larger than before.
+    #[inline]
+    pub fn lower(&mut self, at: usize, key: u32) {
+        self.levels[0][at] = key;
+        let mut at = at;
+        for level in &mut self.levels[1..] {
+            at /= FAN;
+            if level[at] <= key {
+                return;
+            }
+            level[at] = key;
+        }
+    }
+
+    /// The lowest index that holds the smallest key.
+    pub fn first(&self) -> Option<usize> {
+        let minimum = *self.levels.last()?.first()?;
+        if minimum == NONE {
+            return None;
+        }
+        let mut at = 0;
+        for level in self.levels.iter().rev().skip(1) {
+            at = (at * FAN..at * FAN + FAN).find(|child| level[*child] == minimum)?;
+        }
+        Some(at)
+    }
+
+    /// Makes every key absent.
+    pub fn clear(&mut self) {
+        for level in &mut self.levels {
+            level.fill(NONE);
+        }
+    }
+}
+
+/// Finds the minimum of a cost that does not fall with the number of valid pages, does not fall with the
+/// erase count and does not rise with the age, without looking at every candidate.
+///
+/// Leaves are columns in the order of opening, so ages fall from left to right and the first column of a
+/// subtree bounds all ages in it. With the smallest valid count and the smallest erase count of the
+/// subtree this bounds the cost from below, and a subtree whose bound exceeds the best cost found is
+/// passed over. Exact for every such cost; how much is passed over depends on how the three agree.
+#[derive(Clone, Debug)]
+pub struct AgeTree {
+    valid: MinTree,
+    erases: MinTree,
+    opened: Vec<u64>,
+}
+
+impl AgeTree {
+    /// A tree without candidates.
+    pub fn new(columns: usize) -> Self {
+        Self { valid: MinTree::new(columns), erases: MinTree::new(columns), opened: vec![0; columns] }
+    }
+
+    /// Notes when the segment at a column was opened. Columns must be given in ascending order of time.
+    pub fn open(&mut self, column: u32, opened: u64) {
+        self.opened[column as usize] = opened;
+    }
+
+    /// Adds a candidate.
+    pub fn insert(&mut self, column: u32, valid: u32, erases: u32) {
+        self.valid.set(column as usize, valid);
+        self.erases.set(column as usize, erases);
+    }
+
+    /// A candidate has fewer valid pages than before.
+    #[inline]
+    pub fn lower(&mut self, column: u32, valid: u32) {
+        self.valid.lower(column as usize, valid);
+    }
+
+    /// Removes a candidate.
+    pub fn remove(&mut self, column: u32) {
+        self.insert(column, NONE, NONE);
+    }
+
+    /// Removes every candidate.
+    pub fn clear(&mut self) {
+        self.valid.clear();
+        self.erases.clear();
+    }
+
+    /// The column with the smallest `weigh(valid, erases) / age_function(now - opened)`, the lowest column
+    /// among equals, and the number of nodes looked at. `weigh` must not fall with either argument.
+    pub fn minimum(
+        &self,
+        now: u64,
+        weigh: impl Fn(u32, u32) -> f64,
+        age_function: impl Fn(u64) -> f64,
+    ) -> (Option<u32>, u32) {
+        let mut best: Option<(f64, usize)> = None;
+        let mut looked_at = 0;
+        let top = self.valid.levels.len() - 1;
+        let mut stack: Vec<(f64, usize, usize)> = Vec::with_capacity(FAN * (top + 1));
+        if self.valid.levels[top][0] != NONE {
+            stack.push((0.0, top, 0));
+        }
+        let is_worse = |bound: f64, first: usize, best: Option<(f64, usize)>| {
+            best.is_some_and(|(cost, column)| bound > cost || (bound == cost && first > column))
+        };
+        while let Some((bound, level, at)) = stack.pop() {
+            let span = FAN.pow(level as u32);
+            if is_worse(bound, at * span, best) {
+                continue;
+            }
+            if level == 0 {
+                best = Some((bound, at));
+                continue;
+            }
+            let (below, pushed, span) = (level - 1, stack.len(), span / FAN);
+            // The oldest of the group bounds all of it, which saves most age functions.
+            let oldest = age_function(now.saturating_sub(self.opened[at * FAN * span]));
+            for child in at * FAN..at * FAN + FAN {
+                let valid = self.valid.levels[below][child];
+                if valid == NONE {
+                    continue;
+                }
+                looked_at += 1;
+                let weight = weigh(valid, self.erases.levels[below][child]);
+                if is_worse(weight / oldest, child * span, best) {
+                    continue;
+                }
+                let bound = weight / age_function(now.saturating_sub(self.opened[child * span]));
+                if !is_worse(bound, child * span, best) {
+                    stack.push((bound, below, child));
+                }
+            }
+            // Cheapest on top, so that a good victim is found early; leftmost among equals.
+            stack[pushed..].sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.2.cmp(&a.2)));
+        }
+        (best.map(|(_, column)| column as u32), looked_at)
+    }
+}

@@ -1,0 +1,123 @@
+//! Placement: which stream a written or copied page goes to.
+
+mod dac;
+mod fine_grained;
+mod page_based;
+mod segment_based;
+mod sequential;
+
+pub use dac::Dac;
+pub use fine_grained::{Decay, DecayingFineGrained, FineGrained, Heat};
+pub use page_based::PageBased;
+pub use segment_based::SegmentBased;
+pub use sequential::{Key, Sequential, Sorted};
+
+use crate::age::{Now, Scale};
+use crate::segments::Segments;
+use core::fmt;
+use margay_flash::SegmentId;
+
+/// Stream of data that is, or may become, hot; user writes go here.
+pub const HOT: u8 = 0;
+/// Stream of cold data.
+pub const COLD: u8 = 1;
+
+/// Read access to what the engine keeps for every physical page.
+#[derive(Clone, Copy, Debug)]
+pub struct Pages<'a, I> {
+    info: &'a [I],
+    valid: &'a [u64],
+    pages_per_segment: usize,
+}
+
+impl<'a, I: Copy> Pages<'a, I> {
+    /// `info` by physical page number; `valid` a bitmap in which every segment starts at a new word.
+    pub fn new(info: &'a [I], valid: &'a [u64], pages_per_segment: u32) -> Self {
+        Self { info, valid, pages_per_segment: pages_per_segment as usize }
+    }
+
+    /// What is kept for each valid page, in the order of physical page numbers. O(pages of the device).
+    pub fn valid(self) -> impl Iterator<Item = I> + 'a {
+        let words_per_segment = self.pages_per_segment.div_ceil(64);
+        let segments = self.info.chunks(self.pages_per_segment).zip(self.valid.chunks(words_per_segment));
+        segments.flat_map(|(info, valid)| {
+            info.iter().enumerate().filter(|(page, _)| valid[page / 64] >> (page % 64) & 1 != 0).map(|(_, info)| *info)
+        })
+    }
+}
+
+/// A placement policy. It decides per page, so everything here is called in the write path.
+pub trait Placement {
+    /// What it keeps for every physical page; moves with the data.
+    type Info: Copy + Default + fmt::Debug;
+
+    /// Whether a victim's pages are copied in the order of [`Placement::sort_key`] instead of their place.
+    const SORTS: bool = false;
+
+    /// Number of streams.
+    fn streams(&self) -> u8;
+
+    /// The first so many streams have an open segment from the start; others get one on first use.
+    fn opened_at_start(&self) -> u8 {
+        self.streams()
+    }
+
+    /// Where a host write goes, and what to keep for it. `old` is the copy that it supersedes.
+    fn write(&mut self, segments: &Segments, now: Now, old: Option<(SegmentId, Self::Info)>) -> (u8, Self::Info);
+
+    /// A page was trimmed.
+    fn trimmed(&mut self, _now: Now, _info: Self::Info) {}
+
+    /// A victim was chosen; its pages are about to be copied.
+    fn begin_cleaning(&mut self, _segments: &Segments, _victim: SegmentId, _now: Now, _pages: Pages<'_, Self::Info>) {}
+
+    /// Where a valid page of the victim goes.
+    fn copy(&mut self, segments: &Segments, victim: SegmentId, now: Now, info: Self::Info) -> u8;
+
+    /// Ascending order in which a victim's pages are copied if [`Placement::SORTS`].
+    fn sort_key(&self, _now: Now, _info: Self::Info) -> f64 {
+        0.0
+    }
+}
+
+/// How M6 knows the mean hot degree of all pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeanOf {
+    /// All pages are summed up at each cleaning: the paper's form, O(pages) per cleaning.
+    Exact,
+    /// Hot degrees decay exponentially, so that their sum does too: O(1).
+    Decay,
+}
+
+impl MeanOf {
+    pub(crate) const NAMES: &'static [(&'static str, Self)] = &[("exact", Self::Exact), ("decay", Self::Decay)];
+}
+
+/// A placement policy with its parameters, as the registry reads and prints it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum PlacementSpec {
+    Sequential,
+    AgeSort,
+    TimesSort { scale: Scale },
+    SegmentBased,
+    PageBased,
+    FineGrained { mean: MeanOf, scale: Scale },
+    Dac { regions: u32, threshold: Scale },
+}
+
+impl fmt::Display for PlacementSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Sequential => f.write_str("m1"),
+            Self::AgeSort => f.write_str("m2"),
+            Self::TimesSort { scale } => write!(f, "m3:scale={scale}"),
+            Self::SegmentBased => f.write_str("m4"),
+            Self::PageBased => f.write_str("m5"),
+            Self::FineGrained { mean, scale } => {
+                write!(f, "m6:mean={},scale={scale}", crate::spec::name_of(&mean, MeanOf::NAMES))
+            }
+            Self::Dac { regions, threshold } => write!(f, "dac:regions={regions},threshold={threshold}"),
+        }
+    }
+}

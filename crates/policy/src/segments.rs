@@ -1,0 +1,136 @@
+use crate::age::{Clock, Now};
+use alloc::{vec, vec::Vec};
+use margay_flash::SegmentId;
+
+/// What a segment is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Erased, or never used.
+    Free,
+    /// Being filled.
+    Open,
+    /// Full, and not yet chosen.
+    Sealed,
+    /// Being cleaned.
+    Victim,
+    /// Never used for data (the paper's index segment).
+    Reserved,
+}
+
+/// The numbers a policy is built for.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizing {
+    /// Segments of the device, reserved ones included.
+    pub segments: u32,
+    /// Data pages in a segment.
+    pub data_pages: u32,
+    /// Pages the device exports.
+    pub exported_pages: u32,
+    /// Seed of the policy's own random choices.
+    pub seed: u64,
+}
+
+/// What the engine knows of every segment, one array per quantity, indexed by segment number.
+///
+/// The engine writes it; policies read it.
+#[derive(Clone, Debug)]
+pub struct Segments {
+    /// Data pages in a segment.
+    pub data_pages: u32,
+    /// Valid pages.
+    pub valid: Vec<u32>,
+    /// Erases so far.
+    pub erases: Vec<u32>,
+    /// What the segment is doing.
+    pub state: Vec<State>,
+    /// The stream it was opened for.
+    pub stream: Vec<u8>,
+    /// Time it was opened, in microseconds.
+    pub opened_us: Vec<u64>,
+    /// Host page writes when it was opened.
+    pub opened_writes: Vec<u64>,
+    /// Number of the opening, ascending over the device's life.
+    pub opened_sequence: Vec<u64>,
+    /// Time a page of it was last invalidated; kept only for policies that ask for it.
+    pub invalidated_us: Vec<u64>,
+    /// Host page writes when a page of it was last invalidated; kept only for policies that ask for it.
+    pub invalidated_writes: Vec<u64>,
+    /// Number of that invalidation, ascending; kept only for policies that ask for it.
+    pub invalidated_sequence: Vec<u64>,
+    /// Valid pages of the device.
+    pub total_valid: u64,
+    /// Segments that are neither free nor reserved.
+    pub in_use: u32,
+    /// The largest erase count of the device.
+    pub max_erases: u32,
+    /// Erases of the device.
+    pub total_erases: u64,
+}
+
+impl Segments {
+    /// All segments free. With `invalidations`, room for the time of the last invalidation.
+    pub fn new(segments: u32, data_pages: u32, invalidations: bool) -> Self {
+        let n = segments as usize;
+        let m = if invalidations { n } else { 0 };
+        Self {
+            data_pages,
+            valid: vec![0; n],
+            erases: vec![0; n],
+            state: vec![State::Free; n],
+            stream: vec![0; n],
+            opened_us: vec![0; n],
+            opened_writes: vec![0; n],
+            opened_sequence: vec![0; n],
+            invalidated_us: vec![0; m],
+            invalidated_writes: vec![0; m],
+            invalidated_sequence: vec![0; m],
+            total_valid: 0,
+            in_use: 0,
+            max_erases: 0,
+            total_erases: 0,
+        }
+    }
+
+    /// Number of segments.
+    pub fn len(&self) -> u32 {
+        self.valid.len() as u32
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.valid.is_empty()
+    }
+
+    /// Whether cleaning the segment would gain anything: it is sealed and has an invalid page.
+    pub fn is_candidate(&self, segment: SegmentId) -> bool {
+        self.state[segment.index()] == State::Sealed && self.valid[segment.index()] < self.data_pages
+    }
+
+    /// When the segment was opened, on the given clock.
+    #[inline]
+    pub fn opened(&self, segment: SegmentId, clock: Clock) -> u64 {
+        match clock {
+            Clock::Time => self.opened_us[segment.index()],
+            Clock::Writes => self.opened_writes[segment.index()],
+        }
+    }
+
+    /// When a page of the segment was last invalidated, on the given clock.
+    pub fn invalidated(&self, segment: SegmentId, clock: Clock) -> u64 {
+        match clock {
+            Clock::Time => self.invalidated_us[segment.index()],
+            Clock::Writes => self.invalidated_writes[segment.index()],
+        }
+    }
+
+    /// How long ago the segment was opened.
+    pub fn age(&self, segment: SegmentId, clock: Clock, now: Now) -> u64 {
+        now.on(clock).saturating_sub(self.opened(segment, clock))
+    }
+
+    /// All segment numbers.
+    pub fn ids(&self) -> impl Iterator<Item = SegmentId> + use<> {
+        (0..self.len()).map(SegmentId)
+    }
+}

@@ -1,0 +1,57 @@
+use super::Selection;
+use crate::age::Now;
+use crate::index::{BucketBits, OpenOrder};
+use crate::segments::{Segments, Sizing};
+use margay_flash::SegmentId;
+
+/// FIFO (also called LRU or circular): the candidate that was opened first.
+///
+/// Source: Desnoyers 2012; Robinson 1996. A segment without an invalid page is no candidate and keeps its
+/// place. O(1).
+#[derive(Clone, Debug)]
+pub struct Fifo {
+    order: OpenOrder,
+    candidates: BucketBits,
+}
+
+impl Fifo {
+    /// For a device of the given numbers.
+    pub fn new(sizing: Sizing) -> Self {
+        let order = OpenOrder::new(sizing.segments);
+        let candidates = BucketBits::new(1, order.columns());
+        Self { order, candidates }
+    }
+}
+
+impl Selection for Fifo {
+    fn opened(&mut self, segments: &Segments, segment: SegmentId) {
+        if self.order.open(segment) {
+            self.candidates.clear_all();
+            for id in segments.ids().filter(|id| segments.is_candidate(*id)) {
+                self.candidates.set(0, self.order.column(id));
+            }
+        }
+    }
+
+    fn sealed(&mut self, segments: &Segments, segment: SegmentId) {
+        if segments.valid[segment.index()] < segments.data_pages {
+            self.candidates.set(0, self.order.column(segment));
+        }
+    }
+
+    #[inline]
+    fn invalidated(&mut self, segments: &Segments, segment: SegmentId) {
+        if segments.valid[segment.index()] + 1 == segments.data_pages {
+            self.candidates.set(0, self.order.column(segment));
+        }
+    }
+
+    fn taken(&mut self, _: &Segments, segment: SegmentId) {
+        self.candidates.clear(0, self.order.column(segment));
+        self.order.release(segment);
+    }
+
+    fn select(&mut self, _: &Segments, _: Now) -> Option<SegmentId> {
+        self.candidates.first(0).map(|column| self.order.segment(column))
+    }
+}

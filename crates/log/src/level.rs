@@ -1,5 +1,5 @@
 use crate::log::{Client, Log, LogError};
-use margay_flash::{Flash, Ppn, SegmentId};
+use margay_flash::{Flash, SegmentId};
 use margay_policy::{LevelAction, LevelingSpec, Placement, Selection};
 
 impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
@@ -33,38 +33,18 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         self.take(from);
         let stream = self.segments.stream[from.index()];
         let mut head = self.open_segment(to, stream)?;
-        let first = self.geometry.first_page(from).0;
-        for page in 0..self.geometry.pages_per_segment() {
-            if !self.is_valid(from, page) {
-                continue;
-            }
-            let (source, target) = (Ppn(first + page), Ppn(head.next));
-            head.next += 1;
-            self.device.copy(source, target, &mut self.scratch)?;
-            let owner = self.owners[source.index()];
-            self.owners[target.index()] = owner;
-            self.infos[target.index()] = self.infos[source.index()];
-            self.set_valid(source, false);
-            self.set_valid(target, true);
-            client.relocated(owner, source, target);
-            self.counters.copies += 1;
-            self.counters.leveling_copies += 1;
+        for word in 0..self.words_per_segment as u32 {
+            let bits = self.valid[from.index() * self.words_per_segment + word as usize];
+            let copied = self.copy_pages(client, from, word, bits, head.next);
+            let done = copied.as_ref().map_or_else(|(done, _)| *done, |()| bits.count_ones());
+            head.next += done;
+            self.counters.copies += u64::from(done);
+            self.counters.leveling_copies += u64::from(done);
+            copied.map_err(|(_, error)| error)?;
         }
         self.seal(head)?;
         self.erase(from)?;
         self.counters.leveling_erases += 1;
         Ok(())
-    }
-
-    fn set_valid(&mut self, ppn: Ppn, valid: bool) {
-        let (segment, page) = (self.geometry.segment_of(ppn), self.geometry.page_in_segment(ppn));
-        let word = &mut self.valid[segment.index() * self.words_per_segment + page as usize / 64];
-        if valid {
-            *word |= 1 << (page % 64);
-            self.segments.valid[segment.index()] += 1;
-        } else {
-            *word &= !(1 << (page % 64));
-            self.segments.valid[segment.index()] -= 1;
-        }
     }
 }

@@ -1,4 +1,3 @@
-use crate::cleaner::Cleaning;
 use crate::{Config, ConfigError, Counters, Uniformity};
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
@@ -96,8 +95,10 @@ pub struct Log<F, S, P: Placement, O> {
     /// The stream of read-only data, behind those of the placement.
     pub(crate) read_only: Option<u8>,
     pub(crate) free: VecDeque<SegmentId>,
-    pub(crate) cleaning: Option<Cleaning>,
-    pub(crate) sorted: Vec<(f64, u32)>,
+    /// The segment that is being cleaned.
+    pub(crate) victim: Option<SegmentId>,
+    /// Its pages in the order of a placement that sorts, the next one last.
+    pub(crate) sorted: Vec<u32>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) blank: Vec<u8>,
     pub(crate) counters: Counters,
@@ -136,7 +137,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
             heads: vec![Head::CLOSED; streams as usize],
             read_only: config.read_only_stream.then(|| placement.streams()),
             free: (config.reserved_segments..geometry.segments()).map(SegmentId).collect(),
-            cleaning: None,
+            victim: None,
             sorted: Vec::with_capacity(if P::SORTS { data_pages as usize } else { 0 }),
             scratch: vec![0; geometry.page_bytes() as usize],
             blank: vec![0xFF; geometry.page_bytes() as usize],
@@ -188,10 +189,8 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         data: &[u8],
         hint: Hint,
     ) -> Result<Ppn, LogError> {
-        let superseded = old.map(|ppn| {
-            let segment = self.invalidate(ppn);
-            (segment, self.infos[ppn.index()])
-        });
+        let superseded = old.map(|ppn| (self.invalidate(ppn), self.info(ppn)));
+        self.segments.total_valid += u64::from(old.is_none());
         let (stream, info) = self.placement.write(&self.segments, self.now, superseded);
         let stream = match self.read_only {
             Some(read_only) if hint == Hint::ReadOnly => read_only,
@@ -201,7 +200,6 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
             self.make_room(client, stream)?;
         }
         let to = self.put(stream, owner, info);
-        self.segments.total_valid += 1;
         self.device.program(to, data)?;
         Ok(to)
     }
@@ -212,12 +210,18 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         self.counters.trims += 1;
         self.placement.trimmed(self.now, self.infos[ppn.index()]);
         self.invalidate(ppn);
+        self.segments.total_valid -= 1;
     }
 
     /// Reads a page for the host.
     pub fn read(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<ReadStatus, LogError> {
         self.counters.host_reads += 1;
         Ok(self.device.read(ppn, data)?)
+    }
+
+    #[inline(always)]
+    fn info(&self, ppn: Ppn) -> P::Info {
+        if size_of::<P::Info>() > 0 { self.infos[ppn.index()] } else { P::Info::default() }
     }
 
     #[inline]
@@ -228,7 +232,6 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         debug_assert!(*word >> (page % 64) & 1 == 1, "page {ppn} is invalidated twice");
         *word &= !(1 << (page % 64));
         self.segments.valid[segment.index()] -= 1;
-        self.segments.total_valid -= 1;
         if S::NEEDS_INVALIDATIONS {
             self.invalidations += 1;
             self.segments.invalidated_us[segment.index()] = self.now.us;
@@ -243,16 +246,14 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
 
     /// Takes the next page of a stream that has room.
     #[inline(always)]
-    pub(crate) fn put(&mut self, stream: u8, owner: O, info: P::Info) -> Ppn {
+    fn put(&mut self, stream: u8, owner: O, info: P::Info) -> Ppn {
         let head = &mut self.heads[stream as usize];
         let to = Ppn(head.next);
         head.next += 1;
-        let segment = head.segment;
-        let page = to.0 - self.geometry.first_page(segment).0;
         self.owners[to.index()] = owner;
-        self.infos[to.index()] = info;
-        self.valid[segment.index() * self.words_per_segment + page as usize / 64] |= 1 << (page % 64);
-        self.segments.valid[segment.index()] += 1;
+        if size_of::<P::Info>() > 0 {
+            self.infos[to.index()] = info;
+        }
         to
     }
 
@@ -273,8 +274,15 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         self.segments.opened_writes[i] = self.now.writes;
         self.segments.opened_sequence[i] = self.openings;
         self.segments.in_use += 1;
+        // All data pages count as valid from the start; nothing is to be done when one is written.
+        self.segments.valid[i] = self.segments.data_pages;
+        for page in self.config.header_pages..self.config.header_pages + self.segments.data_pages {
+            self.valid[i * self.words_per_segment + page as usize / 64] |= 1 << (page % 64);
+        }
         self.selection.opened(&self.segments, segment);
         let first = self.geometry.first_page(segment).0;
+        // Nothing is known of pages not yet written.
+        self.infos[first as usize..][..self.geometry.pages_per_segment() as usize].fill(P::Info::default());
         self.program_metadata(first, self.config.header_pages)?;
         let next = first + self.config.header_pages;
         Ok(Head { segment, next, end: next + self.segments.data_pages })
@@ -282,6 +290,12 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
 
     /// Seals an open segment and programs its summary behind the last page that was used.
     pub(crate) fn seal(&mut self, head: Head) -> Result<(), LogError> {
+        let i = head.segment.index();
+        for ppn in head.next..head.end {
+            let page = ppn - self.geometry.first_page(head.segment).0;
+            self.valid[i * self.words_per_segment + page as usize / 64] &= !(1 << (page % 64));
+        }
+        self.segments.valid[i] -= head.end - head.next;
         self.program_metadata(head.next, self.config.summary_pages)?;
         self.segments.state[head.segment.index()] = State::Sealed;
         self.selection.sealed(&self.segments, head.segment);
@@ -300,6 +314,9 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
     /// Seals the stream's head if it is full and opens the next; the cleaner may fill that one too.
     #[cold]
     fn make_room<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<(), LogError> {
+        if self.victim.is_some() {
+            self.clean_one(client)?;
+        }
         while self.heads[stream as usize].is_full() {
             let head = core::mem::replace(&mut self.heads[stream as usize], Head::CLOSED);
             if head.is_open() {
@@ -371,30 +388,32 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
     /// Utilization, invalidity and uniformity now. O(segments).
     pub fn uniformity(&self) -> Uniformity {
         let data_pages = self.segments.data_pages;
-        let mut used: Vec<u32> = self
-            .segments
-            .state
-            .iter()
-            .map(|state| match state {
-                State::Sealed | State::Victim => data_pages,
-                State::Free | State::Open | State::Reserved => 0,
-            })
-            .collect();
+        let mut unwritten = vec![0; self.segments.len() as usize];
         for head in self.heads.iter().filter(|head| head.is_open()) {
-            used[head.segment.index()] = data_pages - (head.end - head.next);
+            unwritten[head.segment.index()] = head.end - head.next;
         }
         let count = self.segments.len() - self.config.reserved_segments;
         let total = f64::from(count) * f64::from(data_pages);
         let (mut invalid, mut mixed) = (0u64, 0u32);
-        for (used, valid) in used.iter().zip(&self.segments.valid) {
-            invalid += u64::from(used - valid);
-            mixed += u32::from(*valid > 0 && used > valid);
+        for segment in self.segments.ids().map(SegmentId::index) {
+            if matches!(self.segments.state[segment], State::Free | State::Reserved) {
+                continue;
+            }
+            let lost = data_pages - self.segments.valid[segment];
+            invalid += u64::from(lost);
+            mixed += u32::from(lost > 0 && self.segments.valid[segment] > unwritten[segment]);
         }
         Uniformity {
             utilization: self.segments.total_valid as f64 / total,
             invalidity: invalid as f64 / total,
             uniformity: 1.0 - f64::from(mixed) / f64::from(count),
         }
+    }
+
+    /// Segments opened so far. Grows whenever a host write caused more than its own program.
+    #[inline]
+    pub fn openings(&self) -> u64 {
+        self.openings
     }
 
     /// Bytes of memory held per physical page, by capacity of every array.

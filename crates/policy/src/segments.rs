@@ -38,7 +38,7 @@ pub struct Sizing {
 pub struct Segments {
     /// Data pages in a segment.
     pub data_pages: u32,
-    /// Valid pages.
+    /// Valid pages; of an open segment also those not yet written.
     pub valid: Vec<u32>,
     /// Erases so far.
     pub erases: Vec<u32>,

@@ -3,73 +3,99 @@ use alloc::{vec, vec::Vec};
 const FAN: usize = 8;
 const NONE: u32 = u32::MAX;
 
-/// A tree of minima over `u32` keys; [`u32::MAX`] means absent.
+/// A tree of minima over `u32` keys, eight children to a node; [`u32::MAX`] means absent.
 #[derive(Clone, Debug)]
 pub struct MinTree {
-    levels: Vec<Vec<u32>>,
+    /// All levels, the keys first.
+    nodes: Vec<u32>,
+    /// Where each level starts.
+    starts: Vec<usize>,
+    /// Where the parents of the keys start.
+    parents: usize,
 }
 
 impl MinTree {
     /// `len` absent keys.
     pub fn new(len: usize) -> Self {
-        let mut levels = Vec::new();
-        let mut width = len.max(1);
+        let (mut starts, mut total, mut width) = (Vec::new(), 0, len.max(2));
         loop {
-            levels.push(vec![NONE; width.next_multiple_of(FAN)]);
+            starts.push(total);
+            total += width.next_multiple_of(FAN);
             if width == 1 {
-                return Self { levels };
+                return Self { nodes: vec![NONE; total], parents: starts[1], starts };
             }
             width = width.div_ceil(FAN);
         }
     }
 
+    fn top(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    fn node(&self, level: usize, at: usize) -> u32 {
+        self.nodes[self.starts[level] + at]
+    }
+
+    /// The smallest key, [`u32::MAX`] if all are absent.
+    pub fn minimum(&self) -> u32 {
+        self.node(self.top(), 0)
+    }
+
     /// Sets a key that may be larger or smaller than before.
     pub fn set(&mut self, at: usize, key: u32) {
-        self.levels[0][at] = key;
+        self.nodes[at] = key;
         let mut at = at;
-        for level in 1..self.levels.len() {
-            let group = at / FAN * FAN;
-            let minimum = self.levels[level - 1][group..group + FAN].iter().copied().min().unwrap_or(NONE);
+        for level in 1..self.starts.len() {
+            let group = self.starts[level - 1] + at / FAN * FAN;
+            let minimum = self.nodes[group..group + FAN].iter().copied().min().unwrap_or(NONE);
             at /= FAN;
-            if self.levels[level][at] == minimum {
+            let node = &mut self.nodes[self.starts[level] + at];
+            if *node == minimum {
                 return;
             }
-            self.levels[level][at] = minimum;
+            *node = minimum;
         }
     }
 
-    /// Sets a key that is not larger than before.
+    /// Sets a key that is not larger than before. Ends at the first ancestor that has a key as small, which is
+    /// the parent unless the key is the smallest of its eight.
     #[inline]
     pub fn lower(&mut self, at: usize, key: u32) {
-        self.levels[0][at] = key;
-        let mut at = at;
-        for level in &mut self.levels[1..] {
+        self.nodes[at] = key;
+        let parent = &mut self.nodes[self.parents + at / FAN];
+        if *parent > key {
+            *parent = key;
+            self.lower_above(at / FAN, key);
+        }
+    }
+
+    fn lower_above(&mut self, mut at: usize, key: u32) {
+        for start in &self.starts[2..] {
             at /= FAN;
-            if level[at] <= key {
+            let node = &mut self.nodes[start + at];
+            if *node <= key {
                 return;
             }
-            level[at] = key;
+            *node = key;
         }
     }
 
     /// The lowest index that holds the smallest key.
     pub fn first(&self) -> Option<usize> {
-        let minimum = *self.levels.last()?.first()?;
+        let minimum = self.minimum();
         if minimum == NONE {
             return None;
         }
         let mut at = 0;
-        for level in self.levels.iter().rev().skip(1) {
-            at = (at * FAN..at * FAN + FAN).find(|child| level[*child] == minimum)?;
+        for level in (0..self.top()).rev() {
+            at = (at * FAN..at * FAN + FAN).find(|child| self.node(level, *child) == minimum)?;
         }
         Some(at)
     }
 
     /// Makes every key absent.
     pub fn clear(&mut self) {
-        for level in &mut self.levels {
-            level.fill(NONE);
-        }
+        self.nodes.fill(NONE);
     }
 }
 
@@ -131,9 +157,9 @@ impl AgeTree {
     ) -> (Option<u32>, u32) {
         let mut best: Option<(f64, usize)> = None;
         let mut looked_at = 0;
-        let top = self.valid.levels.len() - 1;
+        let top = self.valid.top();
         let mut stack: Vec<(f64, usize, usize)> = Vec::with_capacity(FAN * (top + 1));
-        if self.valid.levels[top][0] != NONE {
+        if self.valid.minimum() != NONE {
             stack.push((0.0, top, 0));
         }
         let is_worse = |bound: f64, first: usize, best: Option<(f64, usize)>| {
@@ -152,12 +178,12 @@ impl AgeTree {
             // The oldest of the group bounds all of it, which saves most age functions.
             let oldest = age_function(now.saturating_sub(self.opened[at * FAN * span]));
             for child in at * FAN..at * FAN + FAN {
-                let valid = self.valid.levels[below][child];
+                let valid = self.valid.node(below, child);
                 if valid == NONE {
                     continue;
                 }
                 looked_at += 1;
-                let weight = weigh(valid, self.erases.levels[below][child]);
+                let weight = weigh(valid, self.erases.node(below, child));
                 if is_worse(weight / oldest, child * span, best) {
                     continue;
                 }

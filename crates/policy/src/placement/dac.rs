@@ -38,6 +38,8 @@ impl Dac {
 impl Placement for Dac {
     type Info = ();
 
+    const ONE_STREAM_PER_VICTIM: bool = true;
+
     fn streams(&self) -> u8 {
         self.regions
     }
@@ -55,7 +57,7 @@ impl Placement for Dac {
     }
 
     #[inline]
-    fn copy(&mut self, segments: &Segments, victim: SegmentId, now: Now, (): ()) -> u8 {
+    fn copy(&self, segments: &Segments, victim: SegmentId, now: Now, (): ()) -> u8 {
         let region = self.region(segments, victim);
         if self.is_young(segments, victim, now) { region } else { region.saturating_sub(1) }
     }

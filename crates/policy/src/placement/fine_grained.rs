@@ -62,7 +62,7 @@ impl Placement for FineGrained {
         self.mean = sum / segments.total_valid.max(1) as f64;
     }
 
-    fn copy(&mut self, _: &Segments, _: SegmentId, now: Now, heat: Heat) -> u8 {
+    fn copy(&self, _: &Segments, _: SegmentId, now: Now, heat: Heat) -> u8 {
         if heat.hot_degree(now.on(self.clock), self.scale) > self.mean { HOT } else { COLD }
     }
 }
@@ -147,7 +147,7 @@ impl Placement for DecayingFineGrained {
     }
 
     #[inline]
-    fn copy(&mut self, _: &Segments, _: SegmentId, _: Now, heat: Decay) -> u8 {
+    fn copy(&self, _: &Segments, _: SegmentId, _: Now, heat: Decay) -> u8 {
         if heat.0 > self.mean { HOT } else { COLD }
     }
 }

@@ -36,7 +36,8 @@ impl<'a, I: Copy> Pages<'a, I> {
         Self { info, valid, pages_per_segment: pages_per_segment as usize }
     }
 
-    /// What is kept for each valid page, in the order of physical page numbers. O(pages of the device).
+    /// What is kept for each valid page, in the order of physical page numbers, and the default for pages of
+    /// open segments that are not yet written. O(pages of the device).
     pub fn valid(self) -> impl Iterator<Item = I> + 'a {
         let words_per_segment = self.pages_per_segment.div_ceil(64);
         let segments = self.info.chunks(self.pages_per_segment).zip(self.valid.chunks(words_per_segment));
@@ -53,6 +54,9 @@ pub trait Placement {
 
     /// Whether a victim's pages are copied in the order of [`Placement::sort_key`] instead of their place.
     const SORTS: bool = false;
+
+    /// Whether all pages of a victim go to the same stream.
+    const ONE_STREAM_PER_VICTIM: bool = false;
 
     /// Number of streams.
     fn streams(&self) -> u8;
@@ -72,7 +76,7 @@ pub trait Placement {
     fn begin_cleaning(&mut self, _segments: &Segments, _victim: SegmentId, _now: Now, _pages: Pages<'_, Self::Info>) {}
 
     /// Where a valid page of the victim goes.
-    fn copy(&mut self, segments: &Segments, victim: SegmentId, now: Now, info: Self::Info) -> u8;
+    fn copy(&self, segments: &Segments, victim: SegmentId, now: Now, info: Self::Info) -> u8;
 
     /// Ascending order in which a victim's pages are copied if [`Placement::SORTS`].
     fn sort_key(&self, _now: Now, _info: Self::Info) -> f64 {

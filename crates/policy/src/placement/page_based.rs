@@ -38,7 +38,7 @@ impl Placement for PageBased {
     }
 
     #[inline]
-    fn copy(&mut self, _: &Segments, _: SegmentId, _: Now, count: u32) -> u8 {
+    fn copy(&self, _: &Segments, _: SegmentId, _: Now, count: u32) -> u8 {
         if f64::from(count) > self.mean { HOT } else { COLD }
     }
 }

@@ -29,6 +29,8 @@ impl Default for SegmentBased {
 impl Placement for SegmentBased {
     type Info = ();
 
+    const ONE_STREAM_PER_VICTIM: bool = true;
+
     fn streams(&self) -> u8 {
         2
     }
@@ -45,7 +47,7 @@ impl Placement for SegmentBased {
     }
 
     #[inline(always)]
-    fn copy(&mut self, _: &Segments, _: SegmentId, _: Now, (): ()) -> u8 {
+    fn copy(&self, _: &Segments, _: SegmentId, _: Now, (): ()) -> u8 {
         self.target
     }
 }

@@ -12,6 +12,8 @@ pub struct Sequential;
 impl Placement for Sequential {
     type Info = ();
 
+    const ONE_STREAM_PER_VICTIM: bool = true;
+
     fn streams(&self) -> u8 {
         1
     }
@@ -22,7 +24,7 @@ impl Placement for Sequential {
     }
 
     #[inline(always)]
-    fn copy(&mut self, _: &Segments, _: SegmentId, _: Now, (): ()) -> u8 {
+    fn copy(&self, _: &Segments, _: SegmentId, _: Now, (): ()) -> u8 {
         HOT
     }
 }
@@ -58,6 +60,7 @@ impl Placement for Sorted {
     type Info = Heat;
 
     const SORTS: bool = true;
+    const ONE_STREAM_PER_VICTIM: bool = true;
 
     fn streams(&self) -> u8 {
         1
@@ -67,7 +70,7 @@ impl Placement for Sorted {
         (HOT, Heat::after_write(old, now.on(self.clock)))
     }
 
-    fn copy(&mut self, _: &Segments, _: SegmentId, _: Now, _: Heat) -> u8 {
+    fn copy(&self, _: &Segments, _: SegmentId, _: Now, _: Heat) -> u8 {
         HOT
     }
 

@@ -1,0 +1,285 @@
+//! Every policy of the registry on small devices, against a plain map and against full scans.
+
+use margay_flash::{Geometry, Lpn};
+use margay_ftl::{Ftl, FtlError};
+use margay_log::{Config, Counters, Hint};
+use margay_media::{Meter, NullFlash, RamFlash, Strict};
+use margay_policy::naive::Scan;
+use margay_policy::{
+    LevelingSpec, Placement, PlacementSpec, Selection, SelectionSpec, Sizing, Visitor, registry, visit,
+};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { lpn: u32, read_only: bool },
+    Trim { lpn: u32 },
+    Read { lpn: u32 },
+    Clean { budget: u32 },
+    Pass { us: u64 },
+}
+
+fn steps(pages: u32, len: usize) -> impl Strategy<Value = Vec<Step>> {
+    // Half of the accesses go to a tenth of the pages.
+    let lpn = prop_oneof![0..pages, 0..pages.div_ceil(10)];
+    let step = prop_oneof![
+        20 => (lpn.clone(), prop::bool::weighted(0.1)).prop_map(|(lpn, read_only)| Step::Write { lpn, read_only }),
+        2 => lpn.clone().prop_map(|lpn| Step::Trim { lpn }),
+        1 => lpn.prop_map(|lpn| Step::Read { lpn }),
+        1 => (0u32..5).prop_map(|budget| Step::Clean { budget }),
+        1 => (0u64..5_000_000).prop_map(|us| Step::Pass { us }),
+    ];
+    prop::collection::vec(step, len)
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    segments: u32,
+    pages_per_segment: u32,
+    config: Config,
+    /// Share of the largest capacity that is exported, in percent.
+    percent: u32,
+}
+
+fn setups() -> impl Strategy<Value = Setup> {
+    let shape = (20u32..60, prop_oneof![Just(4u32), 5u32..9, Just(32u32), Just(70u32)], 0u32..2, 0u32..2, 0u32..2);
+    let marks = (1u32..4, 0u32..3, any::<bool>(), 40u32..=100);
+    let leveling = prop_oneof![
+        Just(LevelingSpec::None),
+        (1u32..4).prop_map(|spread| LevelingSpec::Threshold { spread }),
+        (1u32..5, 1u32..50).prop_map(|(from, rest)| LevelingSpec::Swap { from, rest }),
+    ];
+    (shape, marks, leveling).prop_map(|((segments, pages_per_segment, header, summary, reserved), marks, leveling)| {
+        let (low_water, more, read_only_stream, percent) = marks;
+        let config = Config {
+            header_pages: header,
+            summary_pages: summary,
+            reserved_segments: reserved,
+            low_water,
+            high_water: low_water + more,
+            read_only_stream,
+            leveling,
+        };
+        Setup { segments, pages_per_segment, config, percent }
+    })
+}
+
+impl Setup {
+    fn geometry(&self) -> Geometry {
+        Geometry::new(self.segments, self.pages_per_segment, 8).unwrap()
+    }
+
+    fn exported(&self) -> u32 {
+        self.config.limit_pages(&self.geometry(), 5).unwrap() * self.percent / 100
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing {
+            segments: self.segments,
+            data_pages: self.config.data_pages(&self.geometry()),
+            exported_pages: self.exported(),
+            seed: 7,
+        }
+    }
+}
+
+/// Runs the steps against a plain map, on a device that enforces its contract.
+struct AgainstMap<'a>(Setup, &'a [Step]);
+
+impl Visitor for AgainstMap<'_> {
+    type Output = ();
+
+    fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
+        self,
+        selection: S,
+        placement: P,
+    ) {
+        let Self(setup, steps) = self;
+        let pages = setup.exported();
+        let device = Meter::new(Strict::new(RamFlash::new(setup.geometry())));
+        let mut disk = Ftl::new(device, setup.config, selection, placement, pages).unwrap();
+        let mut map: Vec<Option<u64>> = vec![None; pages as usize];
+        let mut version = 0u64;
+        for lpn in 0..pages {
+            version += 1;
+            disk.fill(Lpn(lpn), &version.to_le_bytes(), Hint::None).unwrap();
+            map[lpn as usize] = Some(version);
+        }
+        disk.reset_counters();
+        let programs_before = disk.log().device().operations().programs;
+        let free_before = disk.log().free_pages();
+        let mut now_us = 0;
+        for (number, step) in steps.iter().enumerate() {
+            match *step {
+                Step::Write { lpn, read_only } => {
+                    version += 1;
+                    let hint = if read_only { Hint::ReadOnly } else { Hint::None };
+                    disk.write(Lpn(lpn % pages), &version.to_le_bytes(), hint, now_us).unwrap();
+                    map[(lpn % pages) as usize] = Some(version);
+                }
+                Step::Trim { lpn } => {
+                    disk.trim(Lpn(lpn % pages), now_us).unwrap();
+                    map[(lpn % pages) as usize] = None;
+                }
+                Step::Read { lpn } => assert_eq!(read(&mut disk, lpn % pages), map[(lpn % pages) as usize]),
+                Step::Clean { budget } => drop(disk.clean_step(budget).unwrap()),
+                Step::Pass { us } => now_us += us,
+            }
+            if number % 64 == 0 {
+                disk.audit().unwrap();
+            }
+        }
+        disk.audit().unwrap();
+        for lpn in 0..pages {
+            assert_eq!(read(&mut disk, lpn), map[lpn as usize], "page {lpn}");
+        }
+        let counters = disk.log().counters().clone();
+        let operations = disk.log().device().operations();
+        assert_eq!(counters.programs(), operations.programs - programs_before, "what was counted was programmed");
+        if setup.config.leveling == LevelingSpec::None && disk.clean_step(0).is_ok() {
+            // Conservation: every erase yields a segment of pages, every program takes one. A victim that is
+            // not erased yet has given nothing.
+            let counters = disk.log().counters();
+            let data_pages = u64::from(setup.config.data_pages(&setup.geometry()));
+            let gained = counters.erases * data_pages + free_before;
+            assert_eq!(counters.host_writes + counters.copies + disk.log().free_pages(), gained);
+        }
+    }
+}
+
+fn read<S: Selection, P: Placement>(disk: &mut Ftl<Meter<Strict<RamFlash>>, S, P>, lpn: u32) -> Option<u64> {
+    let mut data = [0; 8];
+    disk.read(Lpn(lpn), &mut data).unwrap().map(|_| u64::from_le_bytes(data))
+}
+
+/// Runs the steps without payload and says what it cost.
+struct Cost<'a>(Setup, &'a [Step]);
+
+impl Cost<'_> {
+    fn run<S: Selection, P: Placement>(&self, selection: S, placement: P) -> (Counters, Vec<u32>) {
+        let pages = self.0.exported();
+        let device = Strict::new(NullFlash::new(self.0.geometry()));
+        let mut disk = Ftl::new(device, self.0.config, selection, placement, pages).unwrap();
+        for lpn in 0..pages {
+            disk.fill(Lpn(lpn), &[], Hint::None).unwrap();
+        }
+        let mut now_us = 0;
+        for step in self.1 {
+            match *step {
+                Step::Write { lpn, read_only } => {
+                    let hint = if read_only { Hint::ReadOnly } else { Hint::None };
+                    disk.write(Lpn(lpn % pages), &[], hint, now_us).unwrap();
+                }
+                Step::Trim { lpn } => disk.trim(Lpn(lpn % pages), now_us).unwrap(),
+                Step::Read { .. } => {}
+                Step::Clean { budget } => drop(disk.clean_step(budget).unwrap()),
+                Step::Pass { us } => now_us += us,
+            }
+        }
+        disk.audit().unwrap();
+        (disk.log().counters().clone(), disk.log().segments().erases.clone())
+    }
+}
+
+impl Visitor for Cost<'_> {
+    type Output = (Counters, Vec<u32>);
+
+    fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
+        self,
+        selection: S,
+        placement: P,
+    ) -> Self::Output {
+        self.run(selection, placement)
+    }
+}
+
+struct ByScan<'a>(Cost<'a>, SelectionSpec);
+
+impl Visitor for ByScan<'_> {
+    type Output = (Counters, Vec<u32>);
+
+    fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
+        self,
+        _: S,
+        placement: P,
+    ) -> Self::Output {
+        self.0.run(Scan::<true>::new(self.0.0.sizing(), self.1).unwrap(), placement)
+    }
+}
+
+fn all_selections() -> Vec<SelectionSpec> {
+    let more = [
+        "greedy:tie=oldest",
+        "cost-benefit:age=invalidated",
+        "cost-benefit:shape=linear,scale=1s",
+        "cost-benefit:age=invalidated,shape=sqrt,scale=1s",
+        "cat:shape=linear,scale=10w",
+        "cat:shape=sqrt,scale=100ms",
+        "d-choices:d=2",
+        "windowed-greedy:window=0.1",
+    ];
+    registry::selections().map(|info| info.name).chain(more).map(|text| text.parse().unwrap()).collect()
+}
+
+fn all_placements() -> Vec<PlacementSpec> {
+    let more = ["m6:mean=exact", "m6:scale=2s", "dac:regions=2,threshold=30w"];
+    registry::placements().map(|info| info.name).chain(more).map(|text| text.parse().unwrap()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_pair_of_policies_keeps_every_page(setup in setups(), steps in steps(2000, 1500)) {
+        for selection in all_selections() {
+            for placement in all_placements() {
+                visit(selection, placement, setup.sizing(), AgainstMap(setup, &steps));
+            }
+        }
+    }
+
+    #[test]
+    fn selections_without_a_scan_choose_what_a_full_scan_chooses(setup in setups(), steps in steps(2000, 1500)) {
+        for selection in all_selections().into_iter().filter(|s| Scan::<true>::new(setup.sizing(), *s).is_some()) {
+            for placement in all_placements() {
+                let fast = visit(selection, placement, setup.sizing(), Cost(setup, &steps));
+                let scan = visit(selection, placement, setup.sizing(), ByScan(Cost(setup, &steps), selection));
+                prop_assert_eq!(fast, scan, "{} + {}", selection, placement);
+            }
+        }
+    }
+}
+
+#[test]
+fn sorting_a_victim_changes_nothing_when_one_segment_is_cleaned_at_a_time() {
+    let setup = Setup { segments: 40, pages_per_segment: 32, config: Config::default(), percent: 90 };
+    let steps: Vec<_> =
+        (0..20_000u32).map(|i| Step::Write { lpn: i.wrapping_mul(2_654_435_761) >> 7, read_only: false }).collect();
+    let cost = |placement: &str| {
+        visit("greedy".parse().unwrap(), placement.parse().unwrap(), setup.sizing(), Cost(setup, &steps)).0
+    };
+    assert_eq!(cost("m1"), cost("m2"));
+    assert_eq!(cost("m1"), cost("m3"));
+    assert!(cost("m1").copies > 10_000);
+}
+
+#[test]
+fn addresses_past_the_capacity_are_errors_that_say_so() {
+    struct Past(Setup);
+    impl Visitor for Past {
+        type Output = FtlError;
+        fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
+            self,
+            s: S,
+            p: P,
+        ) -> FtlError {
+            let mut disk = Ftl::new(NullFlash::new(self.0.geometry()), self.0.config, s, p, 50).unwrap();
+            disk.trim(Lpn(50), 0).unwrap_err();
+            disk.read(Lpn(50), &mut []).unwrap_err();
+            disk.write(Lpn(50), &[], Hint::None, 0).unwrap_err()
+        }
+    }
+    let setup = Setup { segments: 40, pages_per_segment: 32, config: Config::default(), percent: 90 };
+    let error = visit("greedy".parse().unwrap(), "m1".parse().unwrap(), setup.sizing(), Past(setup));
+    assert_eq!(error.to_string(), "logical page 50 is past the exported capacity (50 pages)");
+}

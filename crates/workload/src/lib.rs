@@ -1,1 +1,41 @@
-//! Seeded workload generators
+//! Seeded workload generators: page operations on an exported space.
+//!
+//! Deterministic under a seed on every machine: integers come from Xoshiro256++ and every transcendental
+//! function from `libm`.
+
+mod error;
+mod pattern;
+mod permutation;
+mod registry;
+mod running;
+mod spec;
+mod zipf;
+
+pub use error::WorkloadError;
+pub use permutation::Permutation;
+pub use registry::{Info, parameters, patterns};
+pub use running::Workload;
+pub use spec::{Arrival, Layout, Mix, Pattern, SizeClass, WorkloadSpec, Zone};
+pub use zipf::Zipf;
+
+/// What is done to a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpKind {
+    /// The page is written.
+    Write,
+    /// The page is dead.
+    Trim,
+    /// The page is read.
+    Read,
+}
+
+/// An operation on one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageOp {
+    /// Time since the start, in microseconds; 0 throughout if the workload has no times.
+    pub time_us: u64,
+    /// Logical page number.
+    pub lpn: u32,
+    /// What is done.
+    pub kind: OpKind,
+}

@@ -1,0 +1,63 @@
+use crate::{TheoryError, domain};
+use std::fmt;
+
+/// How much more flash there is than is exported, in whichever of the four ways it was said.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OverProvisioning(f64);
+
+impl OverProvisioning {
+    /// From alpha = physical / exported.
+    pub fn from_alpha(alpha: f64) -> Result<Self, TheoryError> {
+        domain("alpha", alpha, alpha.is_finite() && alpha > 1.0, "physical / exported pages, over 1")?;
+        Ok(Self(alpha))
+    }
+
+    /// From OP = physical / exported - 1.
+    pub fn from_over_provisioning(op: f64) -> Result<Self, TheoryError> {
+        domain("over-provisioning", op, op.is_finite() && op > 0.0, "physical / exported - 1, over 0")?;
+        Ok(Self(1.0 + op))
+    }
+
+    /// From the spare factor S = 1 - exported / physical.
+    pub fn from_spare_factor(s: f64) -> Result<Self, TheoryError> {
+        domain("spare factor", s, s > 0.0 && s < 1.0, "1 - exported / physical, over 0 and under 1")?;
+        Ok(Self(1.0 / (1.0 - s)))
+    }
+
+    /// From rho = exported / physical, the utilization.
+    pub fn from_utilization(rho: f64) -> Result<Self, TheoryError> {
+        domain("utilization", rho, rho > 0.0 && rho < 1.0, "exported / physical, over 0 and under 1")?;
+        Ok(Self(1.0 / rho))
+    }
+
+    /// physical / exported
+    pub fn alpha(self) -> f64 {
+        self.0
+    }
+
+    /// physical / exported - 1
+    pub fn over_provisioning(self) -> f64 {
+        self.0 - 1.0
+    }
+
+    /// exported / physical
+    pub fn rho(self) -> f64 {
+        1.0 / self.0
+    }
+
+    /// 1 - exported / physical
+    pub fn spare_factor(self) -> f64 {
+        1.0 - 1.0 / self.0
+    }
+}
+
+impl fmt::Display for OverProvisioning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "over-provisioning {:.4} (physical / exported - 1), spare factor {:.4} (1 - exported / physical)",
+            self.over_provisioning(),
+            self.spare_factor()
+        )
+    }
+}

@@ -1,2 +1,23 @@
-//! The `margay` command.
-fn main() {}
+//! The `margay` command. The only crate that prints or exits.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod args;
+mod commands;
+mod failure;
+mod output;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    match commands::run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.is_closed_pipe() {
+                eprintln!("margay: {failure}");
+            }
+            failure.exit_code()
+        }
+    }
+}

@@ -7,7 +7,7 @@
 mod error;
 mod geometry;
 
-pub use error::{FlashError};
+pub use error::FlashError;
 pub use geometry::{Divider, Geometry, GeometryError, Lpn, Ppn, SegmentId};
 
 /// What a successful read found.

@@ -1,1 +1,88 @@
-//! Replay, comparison, forecasts and reproductions on the real engine
+//! The laboratory: what a workload costs on a device under given policies, on the engine that stores data.
+//!
+//! [`Experiment`] says what to run, [`run`] runs it, [`Row`] is the result; [`compare`] runs many on all cores.
+
+pub mod compare;
+mod device;
+mod disk;
+mod experiment;
+mod forecast;
+mod ops;
+pub mod reproduce;
+mod result;
+mod run;
+mod wear;
+mod work;
+
+pub use device::{DeviceSpec, Energy, Timing, presets};
+pub use disk::{Disk, build_disk};
+pub use experiment::{AddressChoice, Capacity, Experiment, Limit, Source, TraceSource};
+pub use forecast::Forecast;
+pub use result::{Outcome, Row, SCHEMA_VERSION, Sample};
+pub use run::{Prepared, Step, prepare, run, run_prepared, size_from_trace};
+pub use wear::Wear;
+pub use work::WorkMeter;
+
+/// Why an experiment could not be run, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A value of the experiment is wrong.
+    #[error("{what} = {value}: {problem}")]
+    Value {
+        /// The value's name.
+        what: &'static str,
+        /// What it is.
+        value: String,
+        /// What is wrong with it, and what would be right.
+        problem: String,
+    },
+    /// The device cannot be built.
+    #[error(transparent)]
+    Geometry(#[from] margay_flash::GeometryError),
+    /// The log cannot work on the device.
+    #[error(transparent)]
+    Config(#[from] margay_log::ConfigError),
+    /// A policy's text.
+    #[error(transparent)]
+    Policy(#[from] margay_policy::SpecError),
+    /// The workload.
+    #[error(transparent)]
+    Workload(#[from] margay_workload::WorkloadError),
+    /// The trace.
+    #[error(transparent)]
+    Trace(#[from] margay_trace::TraceError),
+    /// The engine stopped.
+    #[error("stopped after {writes} host writes: {error}")]
+    Stopped {
+        /// Host page writes done.
+        writes: u64,
+        /// Why.
+        error: margay_ftl::FtlError,
+    },
+    /// The source ended before all that was asked was done.
+    #[error("the {what} ended after {done} host page writes of {asked} asked; {advice}")]
+    Short {
+        /// Workload or trace.
+        what: &'static str,
+        /// Done.
+        done: u64,
+        /// Asked.
+        asked: u64,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The run was told to stop.
+    #[error("stopped by request after {writes} host writes")]
+    Interrupted {
+        /// Host page writes done.
+        writes: u64,
+    },
+    /// A file.
+    #[error("{path}: {error}")]
+    File {
+        /// Its path.
+        path: String,
+        /// What went wrong.
+        error: String,
+    },
+}

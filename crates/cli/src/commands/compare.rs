@@ -1,0 +1,49 @@
+use super::progress::Bars;
+use crate::args::{CompareArgs, OutputFormat};
+use crate::failure::Failure;
+use crate::output::{self, plot, report};
+use margay_lab::{Experiment, Outcome};
+use margay_policy::{PlacementSpec, SelectionSpec, registry};
+
+fn specs<S: std::str::FromStr<Err = margay_policy::SpecError>>(
+    asked: &[String],
+    all: impl Iterator<Item = margay_policy::Info>,
+) -> Result<Vec<S>, Failure> {
+    if asked.is_empty() {
+        return Ok(all.map(|info| info.name.parse()).collect::<Result<_, _>>()?);
+    }
+    Ok(asked.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
+}
+
+pub fn run(args: CompareArgs) -> Result<(), Failure> {
+    output::check_plot(args.output.plot.as_deref())?;
+    let selections: Vec<SelectionSpec> = specs(&args.selection, registry::selections())?;
+    let placements: Vec<PlacementSpec> = specs(&args.placement, registry::placements())?;
+    let base = args.setup.experiment()?;
+    let mut experiments: Vec<Experiment> = Vec::new();
+    for selection in &selections {
+        for placement in &placements {
+            for seed in 0..u64::from(args.seeds.max(1)) {
+                let (selection, placement) = (*selection, *placement);
+                experiments.push(Experiment { selection, placement, seed: base.seed + seed, ..base.clone() });
+            }
+        }
+    }
+    if let Some(jobs) = args.jobs {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global();
+        pool.map_err(|error| Failure::Usage(format!("--jobs {jobs}: {error}")))?;
+    }
+    let names: Vec<_> = experiments.iter().map(|e| format!("{} + {} ({})", e.selection, e.placement, e.seed)).collect();
+    let bars = Bars::new(&names, args.output.quiet);
+    let results = margay_lab::compare::compare(&experiments, &bars);
+    bars.finish();
+    let outcomes: Vec<Outcome> = results?.into_iter().collect::<Result<_, _>>()?;
+    match args.output.format {
+        OutputFormat::Table => output::write_text(args.output.output.as_deref(), &report::comparison(&outcomes))?,
+        format => output::write_outcomes(args.output.output.as_deref(), format, &outcomes)?,
+    }
+    if let Some(path) = &args.output.plot {
+        plot::comparison(path, &outcomes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use margay_lab::compare::Observer;
+use margay_lab::{LabError, Outcome, Step};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set once the user has pressed Ctrl-C.
+pub fn interrupt_flag() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let handler = Arc::clone(&flag);
+    // Only one handler can be set in a process; a second call keeps the first one's.
+    let _ = ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed));
+    flag
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// A bar for one run.
+pub fn bar(quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    bar.set_style(style("{elapsed_precise} {wide_bar} {human_pos}/{human_len} host writes, {per_sec}, {eta} left"));
+    bar
+}
+
+/// Shows a step on a bar.
+pub fn show(bar: &ProgressBar, step: Step) {
+    match step.expected {
+        Some(expected) => bar.set_length(expected),
+        None => bar.set_length(step.writes),
+    }
+    bar.set_position(step.writes);
+}
+
+/// One bar over all runs, and one for the latest to move on each thread.
+pub struct Bars {
+    group: MultiProgress,
+    all: ProgressBar,
+    runs: Vec<ProgressBar>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Bars {
+    pub fn new(names: &[String], quiet: bool) -> Self {
+        let group = MultiProgress::new();
+        let all = ProgressBar::new(names.len() as u64);
+        all.set_style(style("{elapsed_precise} {wide_bar} {pos}/{len} runs, {eta} left"));
+        let all = if quiet { ProgressBar::hidden() } else { group.add(all) };
+        let runs = names
+            .iter()
+            .map(|name| {
+                let bar = ProgressBar::new(0).with_message(name.clone());
+                bar.set_style(style("  {msg:40!} {wide_bar} {human_pos}/{human_len}"));
+                if quiet { ProgressBar::hidden() } else { bar }
+            })
+            .collect();
+        Self { group, all, runs, interrupted: interrupt_flag() }
+    }
+
+    pub fn finish(&self) {
+        self.all.finish_and_clear();
+    }
+}
+
+impl Observer for Bars {
+    fn step(&self, run: usize, step: Step) -> bool {
+        let bar = &self.runs[run];
+        if bar.position() == 0 && !self.all.is_hidden() {
+            self.group.add(bar.clone());
+        }
+        show(bar, step);
+        !self.interrupted.load(Ordering::Relaxed)
+    }
+
+    fn ended(&self, run: usize, _: &Result<Outcome, LabError>) {
+        self.runs[run].finish_and_clear();
+        self.all.inc(1);
+    }
+}

@@ -1,0 +1,143 @@
+use crate::LabError;
+use margay_flash::Geometry;
+use margay_log::Config;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Time of one operation, in microseconds, transfers included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timing {
+    /// Reading a page.
+    pub read_us: f64,
+    /// Programming a page.
+    pub program_us: f64,
+    /// Erasing a segment.
+    pub erase_us: f64,
+    /// What a copied page takes beside a program, if not a read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_extra_us: Option<f64>,
+}
+
+impl Timing {
+    /// Time of one copy.
+    pub fn copy_us(&self) -> f64 {
+        self.program_us + self.copy_extra_us.unwrap_or(self.read_us)
+    }
+}
+
+/// Energy of one operation, in microjoules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Energy {
+    /// Reading a page.
+    pub read_uj: f64,
+    /// Programming a page.
+    pub program_uj: f64,
+    /// Erasing a segment.
+    pub erase_uj: f64,
+}
+
+/// A flash part: shape, room for metadata, times, energy, endurance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceSpec {
+    /// Its name.
+    pub name: String,
+    /// Segments.
+    pub segments: u32,
+    /// Pages in a segment, metadata pages included.
+    pub pages_per_segment: u32,
+    /// Bytes in a page.
+    pub page_bytes: u32,
+    /// Pages at the start of each segment that hold its header and the per-page information.
+    #[serde(default)]
+    pub header_pages: u32,
+    /// Pages at the end of each segment that hold its summary.
+    #[serde(default)]
+    pub summary_pages: u32,
+    /// Times of operations.
+    pub timing: Timing,
+    /// Energy of operations, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<Energy>,
+    /// Erases a segment is rated for.
+    pub endurance_erases: u32,
+    /// Where the figures come from.
+    pub source: String,
+}
+
+macro_rules! preset_files {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("presets/", $name, ".toml")))),*]
+    };
+}
+
+/// Names and TOML texts of the parts that are built in.
+pub fn presets() -> &'static [(&'static str, &'static str)] {
+    preset_files![
+        "intel-series2plus-24mb",
+        "nand-small-block-64mb",
+        "samsung-slc-large-block",
+        "nand-slc-1gbit",
+        "nand-mlc",
+        "nand-tlc",
+        "nand-qlc",
+        "spi-nor-16mb",
+        "ideal-1gb",
+    ]
+}
+
+impl DeviceSpec {
+    /// The preset of this name, or the TOML file at this path (anything with a `.` or a `/`).
+    pub fn load(name: &str) -> Result<Self, LabError> {
+        if let Some((_, text)) = presets().iter().find(|(preset, _)| *preset == name) {
+            return Self::parse(name, text);
+        }
+        if !name.contains(['.', '/']) {
+            let known: Vec<_> = presets().iter().map(|(name, _)| *name).collect();
+            return Err(LabError::Value {
+                what: "device",
+                value: name.into(),
+                problem: format!("unknown; the known ones are {}, or a path to a .toml file", known.join(", ")),
+            });
+        }
+        let text = std::fs::read_to_string(Path::new(name))
+            .map_err(|error| LabError::File { path: name.into(), error: error.to_string() })?;
+        Self::parse(name, &text)
+    }
+
+    /// Reads a device from TOML; `path` is named in errors.
+    pub fn parse(path: &str, text: &str) -> Result<Self, LabError> {
+        toml::from_str(text).map_err(|error| LabError::File { path: path.into(), error: error.to_string() })
+    }
+
+    /// Its shape.
+    pub fn geometry(&self) -> Result<Geometry, LabError> {
+        Ok(Geometry::new(self.segments, self.pages_per_segment, self.page_bytes)?)
+    }
+
+    /// The same part with another capacity, rounded up to whole segments.
+    pub fn with_bytes(mut self, bytes: u64) -> Result<Self, LabError> {
+        let segment_bytes = u64::from(self.pages_per_segment) * u64::from(self.page_bytes);
+        let segments = bytes.div_ceil(segment_bytes.max(1));
+        self.segments = u32::try_from(segments).map_err(|_| LabError::Value {
+            what: "flash size",
+            value: format!("{bytes} bytes"),
+            problem: format!("{segments} segments are more than 32-bit numbers can name"),
+        })?;
+        Ok(self)
+    }
+
+    /// The same part with another segment size (metadata pages stay), at the same capacity.
+    pub fn with_pages_per_segment(mut self, pages: u32) -> Result<Self, LabError> {
+        let bytes = self.geometry()?.bytes();
+        self.pages_per_segment = pages;
+        self.with_bytes(bytes)
+    }
+
+    /// The configuration of a log on it, with the default marks.
+    pub fn config(&self) -> Config {
+        Config { header_pages: self.header_pages, summary_pages: self.summary_pages, ..Config::default() }
+    }
+}

@@ -1,0 +1,177 @@
+use crate::{DeviceSpec, LabError};
+use margay_log::Config;
+use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec};
+use margay_trace::OpenOptions;
+use margay_workload::WorkloadSpec;
+use std::path::PathBuf;
+
+/// How much of the device is exported.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Capacity {
+    /// So many pages.
+    Pages(u32),
+    /// This share of the data pages of all segments that are not reserved.
+    Utilization(f64),
+    /// Over-provisioning: data pages / exported pages - 1.
+    OverProvisioning(f64),
+    /// This share of the most that could be cleaned (see [`Config::limit_pages`]).
+    Largest(f64),
+}
+
+/// How far to run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// The source once.
+    Once,
+    /// The source so many times.
+    Times(u32),
+    /// Until so many host page writes, starting the source over as often as needed.
+    Writes(u64),
+    /// Until the host has written the exported capacity so many times.
+    DeviceWrites(f64),
+}
+
+/// How a trace's addresses become logical pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressChoice {
+    /// As they are; an address past the device is an error.
+    Direct,
+    /// Modulo the exported capacity, as the papers folded their traces.
+    Fold,
+    /// Numbered in the order of first touch.
+    Compact,
+}
+
+/// A trace to replay.
+#[derive(Clone, Debug)]
+pub struct TraceSource {
+    /// The file.
+    pub path: PathBuf,
+    /// Format and treatment of bad lines.
+    pub options: OpenOptions,
+    /// How addresses become pages.
+    pub addresses: AddressChoice,
+}
+
+/// Where operations come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A generator.
+    Workload(WorkloadSpec),
+    /// A trace file.
+    Trace(TraceSource),
+}
+
+impl Source {
+    /// What to call it in a table.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Workload(spec) => spec.to_string(),
+            Self::Trace(trace) => trace.path.file_name().unwrap_or(trace.path.as_os_str()).to_string_lossy().into(),
+        }
+    }
+}
+
+/// One run: a device, policies, a source of operations.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// The flash part.
+    pub device: DeviceSpec,
+    /// Pages exported.
+    pub capacity: Capacity,
+    /// Share of the exported pages that is written before the run starts.
+    pub fill: f64,
+    /// Segments never used for data.
+    pub reserved_segments: u32,
+    /// Cleaning starts below so many free segments.
+    pub low_water: u32,
+    /// Cleaning stops at so many free segments.
+    pub high_water: u32,
+    /// Read-only data has segments of its own.
+    pub separate_read_only: bool,
+    /// Which segment is cleaned.
+    pub selection: SelectionSpec,
+    /// Where pages go.
+    pub placement: PlacementSpec,
+    /// How wear is spread.
+    pub leveling: LevelingSpec,
+    /// Where operations come from.
+    pub source: Source,
+    /// How far to run.
+    pub limit: Limit,
+    /// Share of the run that the warm window leaves out at the start.
+    pub warm_up: f64,
+    /// Seed of workload and policies.
+    pub seed: u64,
+}
+
+impl Experiment {
+    /// A run with the usual choices: 90 % utilization filled once, marks at 3 segments, greedy + m1.
+    pub fn new(device: DeviceSpec, source: Source) -> Self {
+        Self {
+            device,
+            capacity: Capacity::Utilization(0.9),
+            fill: 1.0,
+            reserved_segments: 0,
+            low_water: 3,
+            high_water: 3,
+            separate_read_only: false,
+            selection: SelectionSpec::Greedy { tie: margay_policy::selection::Tie::Index },
+            placement: PlacementSpec::Sequential,
+            leveling: LevelingSpec::None,
+            source,
+            limit: Limit::Once,
+            warm_up: 0.5,
+            seed: 1,
+        }
+    }
+
+    /// The configuration of the log.
+    pub fn config(&self) -> Config {
+        Config {
+            reserved_segments: self.reserved_segments,
+            low_water: self.low_water,
+            high_water: self.high_water.max(self.low_water),
+            read_only_stream: self.separate_read_only,
+            leveling: self.leveling,
+            ..self.device.config()
+        }
+    }
+
+    /// Data pages of the segments that are not reserved.
+    pub fn data_pages(&self) -> Result<u32, LabError> {
+        let geometry = self.device.geometry()?;
+        let segments = geometry.segments().saturating_sub(self.reserved_segments);
+        Ok(segments * self.config().data_pages(&geometry))
+    }
+
+    /// Pages exported.
+    pub fn exported_pages(&self) -> Result<u32, LabError> {
+        let data_pages = f64::from(self.data_pages()?);
+        let (what, value, pages) = match self.capacity {
+            Capacity::Pages(pages) => ("exported pages", f64::from(pages), f64::from(pages)),
+            Capacity::Utilization(u) => ("utilization", u, (u * data_pages).floor()),
+            Capacity::OverProvisioning(op) => ("over-provisioning", op, (data_pages / (1.0 + op)).floor()),
+            Capacity::Largest(share) => {
+                let limit = self.config().limit_pages(&self.device.geometry()?, 8)?;
+                ("share of the largest capacity", share, (share * f64::from(limit)).floor())
+            }
+        };
+        if !(pages >= 1.0 && pages <= data_pages) {
+            let problem = format!("gives {pages} exported pages; the device has {data_pages} data pages");
+            return Err(LabError::Value { what, value: value.to_string(), problem });
+        }
+        Ok(pages as u32)
+    }
+
+    /// Checks the shares.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        for (what, value, below_one) in [("fill", self.fill, false), ("warm-up", self.warm_up, true)] {
+            if !(0.0..=1.0).contains(&value) || (below_one && value == 1.0) {
+                let problem = format!("a share from 0 {} 1 is wanted", if below_one { "up to under" } else { "to" });
+                return Err(LabError::Value { what, value: value.to_string(), problem });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,321 @@
+use crate::disk::{Disk, build_disk};
+use crate::experiment::{AddressChoice, Capacity, Experiment, Source};
+use crate::ops::{Ops, TraceFacts, footprint_pages, read_trace};
+use crate::result::{Outcome, Row, SCHEMA_VERSION, Sample};
+use crate::{Forecast, LabError, Wear, WorkMeter};
+use margay_log::Counters;
+use std::time::Instant;
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Host page writes done.
+    pub writes: u64,
+    /// Host page writes to be done, where that is known.
+    pub expected: Option<u64>,
+}
+
+/// Operations between two looks at progress.
+const BATCH: usize = 4096;
+/// Most samples kept; when there are more, every second is dropped.
+const SAMPLES: usize = 400;
+
+/// A source that was read once and can be run many times.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    pub(crate) trace: Option<TraceFacts>,
+    pub(crate) exported_pages: u32,
+}
+
+/// Reads an experiment's trace once. Experiments that differ in policies and marks alone share the result.
+pub fn prepare(experiment: &Experiment) -> Result<Prepared, LabError> {
+    experiment.check()?;
+    let exported_pages = experiment.exported_pages()?;
+    let trace = match &experiment.source {
+        Source::Workload(_) => None,
+        Source::Trace(source) => Some(read_trace(source, experiment.device.page_bytes, exported_pages)?),
+    };
+    if trace.is_none() && Ops::expected_writes(experiment, exported_pages, None).is_none() {
+        return Err(LabError::Value {
+            what: "workload",
+            value: experiment.source.name(),
+            problem: "has no end: give it writes=N, or say how many writes or device writes to run".into(),
+        });
+    }
+    if trace.as_ref().is_some_and(|trace| trace.writes == 0) {
+        return Err(LabError::Value {
+            what: "trace",
+            value: experiment.source.name(),
+            problem: "holds no write, so there is nothing to measure".into(),
+        });
+    }
+    Ok(Prepared { trace, exported_pages })
+}
+
+/// Gives the experiment the smallest device of its part that exports every page the trace writes, at the
+/// utilization or over-provisioning asked for.
+pub fn size_from_trace(experiment: &mut Experiment) -> Result<(), LabError> {
+    let Source::Trace(source) = &mut experiment.source else {
+        let value = experiment.source.name();
+        return Err(LabError::Value { what: "source", value, problem: "only a trace can size the device".into() });
+    };
+    source.addresses = AddressChoice::Compact;
+    let pages = footprint_pages(source, experiment.device.page_bytes)?.max(1);
+    let per_segment = experiment.config().data_pages(&experiment.device.geometry()?).max(1);
+    let share = match experiment.capacity {
+        Capacity::Utilization(u) => u,
+        Capacity::OverProvisioning(op) => 1.0 / (1.0 + op),
+        Capacity::Largest(share) => share,
+        Capacity::Pages(_) => 1.0,
+    };
+    let data_pages = f64::from(pages) / share.clamp(0.01, 1.0);
+    let held = experiment.reserved_segments;
+    experiment.device.segments = (data_pages / f64::from(per_segment)).ceil() as u32 + held;
+    // Small footprints: the marks and the open segments need room beside the data.
+    let config = experiment.config();
+    while config.limit_pages(&experiment.device.geometry()?, 8).map_or(true, |limit| limit < pages) {
+        experiment.device.segments += 1;
+    }
+    experiment.capacity = Capacity::Pages(pages);
+    Ok(())
+}
+
+/// Runs an experiment to its end. `progress` is called every few thousand operations and stops the run by
+/// returning false.
+pub fn run(experiment: &Experiment, progress: &mut dyn FnMut(Step) -> bool) -> Result<Outcome, LabError> {
+    run_prepared(experiment, &prepare(experiment)?, progress)
+}
+
+/// Runs an experiment whose source was prepared.
+pub fn run_prepared(
+    experiment: &Experiment,
+    prepared: &Prepared,
+    progress: &mut dyn FnMut(Step) -> bool,
+) -> Result<Outcome, LabError> {
+    let pages = prepared.exported_pages;
+    let trace = prepared.trace.as_ref();
+    let mut disk = build_disk(experiment, pages)?;
+    let mut ops = Ops::new(experiment, pages, trace)?;
+    let filled = (experiment.fill * f64::from(pages)).round() as u32;
+    let is_read_only = |lpn: u32| ops.is_read_only(trace, lpn);
+    let read_only_pages = (0..filled).filter(|lpn| is_read_only(*lpn)).count() as u32;
+    let separate = |lpn: u32| experiment.separate_read_only && is_read_only(lpn);
+    disk.fill(filled, &separate).map_err(|error| LabError::Stopped { writes: 0, error })?;
+    disk.reset_counters();
+
+    let expected = Ops::expected_writes(experiment, pages, trace);
+    let mut recorder = Recorder::new(disk.as_ref(), expected, experiment.warm_up);
+    let mut work = WorkMeter::new(experiment.device.timing);
+    let mut batch = Vec::with_capacity(2 * BATCH);
+    let started = Instant::now();
+    let mut last_us = 0;
+    loop {
+        ops.next_batch(&mut batch, BATCH)?;
+        let Some(last) = batch.last() else { break };
+        last_us = last.time_us;
+        let result = disk.run(&batch, &mut work);
+        let writes = disk.counters().host_writes;
+        result.map_err(|error| LabError::Stopped { writes, error })?;
+        recorder.look(disk.as_ref(), last_us);
+        if !progress(Step { writes, expected }) {
+            return Err(LabError::Interrupted { writes });
+        }
+    }
+    let wall_s = started.elapsed().as_secs_f64();
+    let done = disk.counters().host_writes;
+    if let Some(asked) = expected.filter(|asked| done < *asked) {
+        return Err(LabError::Short {
+            what: if trace.is_some() { "trace" } else { "workload" },
+            done,
+            asked,
+            advice: "ask for fewer writes, or for as many as it holds",
+        });
+    }
+    recorder.last(disk.as_ref(), last_us);
+    let outcome =
+        Finish { experiment, prepared, filled, read_only_pages, work, wall_s, duration_s: last_us as f64 / 1e6 };
+    Ok(outcome.outcome(disk.as_ref(), recorder))
+}
+
+/// Takes samples and the state at the start of the warm window.
+struct Recorder {
+    series: Vec<Sample>,
+    every: u64,
+    next: u64,
+    before: Counters,
+    warm_share: f64,
+    warm_from: Option<u64>,
+    warm: Counters,
+    /// States at samples, for a warm window whose start is not known beforehand.
+    states: Vec<Counters>,
+}
+
+impl Recorder {
+    fn new(disk: &dyn Disk, expected: Option<u64>, warm_share: f64) -> Self {
+        let every = expected.map_or(1024, |writes| (writes / (SAMPLES as u64 / 2)).max(1));
+        Self {
+            series: Vec::new(),
+            every,
+            next: every,
+            before: disk.counters().clone(),
+            warm_share,
+            warm_from: expected.map(|writes| (writes as f64 * warm_share) as u64),
+            warm: disk.counters().clone(),
+            states: Vec::new(),
+        }
+    }
+
+    fn look(&mut self, disk: &dyn Disk, now_us: u64) {
+        let writes = disk.counters().host_writes;
+        if self.warm_from.is_some_and(|from| self.warm.host_writes < from && writes >= from) {
+            self.warm = disk.counters().clone();
+        }
+        if writes < self.next {
+            return;
+        }
+        self.sample(disk, now_us);
+        if self.series.len() == SAMPLES {
+            let mut index = 0;
+            self.series.retain(|_| {
+                index += 1;
+                index % 2 == 0
+            });
+            index = 0;
+            self.states.retain(|_| {
+                index += 1;
+                index % 2 == 0
+            });
+            self.every *= 2;
+        }
+        self.next = writes + self.every;
+    }
+
+    fn sample(&mut self, disk: &dyn Disk, now_us: u64) {
+        let counters = disk.counters();
+        let state = disk.uniformity();
+        self.series.push(Sample {
+            host_writes: counters.host_writes,
+            time_s: now_us as f64 / 1e6,
+            wa: counters.since(&self.before).write_amplification().unwrap_or(f64::NAN),
+            erases: counters.erases,
+            utilization: state.utilization,
+            invalidity: state.invalidity,
+            uniformity: state.uniformity,
+            erases_deviation: Wear::of(&disk.segments().erases).deviation,
+        });
+        self.before = counters.clone();
+        if self.warm_from.is_none() {
+            self.states.push(counters.clone());
+        }
+    }
+
+    fn last(&mut self, disk: &dyn Disk, now_us: u64) {
+        let writes = disk.counters().host_writes;
+        if self.series.last().is_none_or(|sample| sample.host_writes < writes) {
+            self.sample(disk, now_us);
+        }
+        if self.warm_from.is_none() {
+            let from = (writes as f64 * self.warm_share) as u64;
+            if let Some(state) = self.states.iter().rfind(|state| state.host_writes <= from) {
+                self.warm = state.clone();
+            }
+        }
+    }
+}
+
+struct Finish<'a> {
+    experiment: &'a Experiment,
+    prepared: &'a Prepared,
+    filled: u32,
+    read_only_pages: u32,
+    work: WorkMeter,
+    wall_s: f64,
+    duration_s: f64,
+}
+
+impl Finish<'_> {
+    fn outcome(self, disk: &dyn Disk, recorder: Recorder) -> Outcome {
+        let (experiment, device) = (self.experiment, &self.experiment.device);
+        let counters = disk.counters();
+        let segments = disk.segments();
+        let state = disk.uniformity();
+        let data_segments = device.segments - experiment.reserved_segments;
+        let data_pages = f64::from(data_segments) * f64::from(segments.data_pages);
+        let host_bytes = counters.host_writes as f64 * f64::from(device.page_bytes);
+        let timing = device.timing;
+        let programs = (counters.host_writes + counters.metadata_pages) as f64;
+        let flash_us = programs * timing.program_us
+            + counters.copies as f64 * timing.copy_us()
+            + counters.erases as f64 * timing.erase_us;
+        let energy_j = device.energy.map(|energy| {
+            let uj = counters.programs() as f64 * energy.program_uj
+                + counters.copies as f64 * energy.read_uj
+                + counters.erases as f64 * energy.erase_uj;
+            uj / 1e6
+        });
+        let warm = counters.since(&recorder.warm);
+        let victims: u64 = counters.victims.iter().sum();
+        let victim_pages: u64 = counters.victims.iter().zip(0u64..).map(|(count, valid)| count * valid).sum();
+        let victim_utilization = victim_pages as f64 / (victims.max(1) as f64 * f64::from(segments.data_pages));
+        let usable = &segments.erases[experiment.reserved_segments as usize..];
+        let trace = self.prepared.trace.as_ref();
+        let mut row = Row {
+            schema_version: SCHEMA_VERSION,
+            margay_version: env!("CARGO_PKG_VERSION").into(),
+            seed: experiment.seed,
+            source: experiment.source.name(),
+            trace_xxh3: trace.map_or_else(String::new, |trace| trace.xxh3.clone()),
+            trace_format: trace.map_or_else(String::new, |trace| trace.format.clone()),
+            bad_lines: trace.map_or(0, |trace| trace.bad_lines),
+            device: device.name.clone(),
+            segments: device.segments,
+            pages_per_segment: device.pages_per_segment,
+            data_pages_per_segment: segments.data_pages,
+            page_bytes: device.page_bytes,
+            reserved_segments: experiment.reserved_segments,
+            exported_pages: self.prepared.exported_pages,
+            filled_pages: self.filled,
+            read_only_pages: self.read_only_pages,
+            over_provisioning: data_pages / f64::from(self.prepared.exported_pages) - 1.0,
+            low_water: experiment.low_water,
+            high_water: experiment.config().high_water,
+            separate_read_only: experiment.separate_read_only,
+            selection: experiment.selection.to_string(),
+            placement: experiment.placement.to_string(),
+            leveling: experiment.leveling.to_string(),
+            host_writes: counters.host_writes,
+            host_reads: counters.host_reads,
+            trims: counters.trims,
+            copies: counters.copies,
+            leveling_copies: counters.leveling_copies,
+            metadata_pages: counters.metadata_pages,
+            erases: counters.erases,
+            misplaced_copies: counters.misplaced_copies,
+            wa: counters.write_amplification().unwrap_or(f64::NAN),
+            wa_warm: warm.write_amplification().unwrap_or(f64::NAN),
+            warm_from: recorder.warm.host_writes,
+            erases_min: 0,
+            erases_p50: 0,
+            erases_p99: 0,
+            erases_max: 0,
+            erases_mean: 0.0,
+            erases_deviation: 0.0,
+            utilization: state.utilization,
+            invalidity: state.invalidity,
+            uniformity: state.uniformity,
+            victim_utilization,
+            flash_s: flash_us / 1e6,
+            throughput_bytes_per_s: host_bytes / (flash_us / 1e6),
+            energy_j,
+            worst_write_us: self.work.worst_us(),
+            p99_write_us: self.work.quantile_us(0.99),
+            worst_write_pages: self.work.worst_programs(),
+            duration_s: self.duration_s,
+            forecast: Forecast::new(usable, device.endurance_erases, 0.1, host_bytes, self.duration_s),
+            wall_s: self.wall_s,
+            writes_per_s: counters.host_writes as f64 / self.wall_s.max(1e-9),
+        };
+        row.set_wear(Wear::of(&segments.erases));
+        Outcome { row, series: recorder.series, victims: counters.victims.clone(), erases: segments.erases.clone() }
+    }
+}

@@ -1,0 +1,87 @@
+/// Why a trace could not be opened, read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file system.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What went wrong.
+        error: std::io::Error,
+    },
+    /// The compressed data ends early or is damaged.
+    #[error("{path}: truncated or damaged compressed data after {requests} requests: {error}")]
+    Compressed {
+        /// The file.
+        path: String,
+        /// Requests read before.
+        requests: u64,
+        /// What the decompressor says.
+        error: std::io::Error,
+    },
+    /// A line or record that is not of the format.
+    #[error("{path}:{line}: {problem}: '{text}'")]
+    BadLine {
+        /// The file.
+        path: String,
+        /// Line or record number, from 1.
+        line: u64,
+        /// What is wrong.
+        problem: String,
+        /// The line, cut.
+        text: String,
+    },
+    /// More bad lines than were allowed.
+    #[error("{path}: over {limit} bad lines, the first: {first}")]
+    TooManyBadLines {
+        /// The file.
+        path: String,
+        /// The limit.
+        limit: u64,
+        /// The first of them.
+        first: String,
+    },
+    /// The format is not recognized.
+    #[error("{path}: the format is not recognized ({why}); name it with --trace-format, one of {known}")]
+    UnknownFormat {
+        /// The file.
+        path: String,
+        /// What was seen.
+        why: String,
+        /// The names of all formats.
+        known: String,
+    },
+    /// No such format name.
+    #[error("unknown trace format '{name}'; the known ones are {known}")]
+    UnknownName {
+        /// What was written.
+        name: String,
+        /// The names of all formats.
+        known: String,
+    },
+    /// There is nothing in it.
+    #[error("{path}: holds no request ({lines} lines read)")]
+    Empty {
+        /// The file.
+        path: String,
+        /// Lines or records read.
+        lines: u64,
+    },
+    /// The format cannot be written.
+    #[error("{path}: {format} cannot be written; mgt, fio, msr and csv can")]
+    NotWritable {
+        /// The file.
+        path: String,
+        /// The format.
+        format: &'static str,
+    },
+    /// The CSV layout is wrong.
+    #[error("csv layout: {0}")]
+    Layout(String),
+}
+
+impl TraceError {
+    pub(crate) fn io(path: &str, error: std::io::Error) -> Self {
+        Self::Io { path: path.into(), error }
+    }
+}

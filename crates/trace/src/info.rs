@@ -1,0 +1,189 @@
+use crate::compress::{Compression, hash_file};
+use crate::reader::{Counts, OpenOptions, open};
+use crate::{Kind, TraceError};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+
+/// Requests of one device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct DeviceInfo {
+    /// Requests that read.
+    pub reads: u64,
+    /// Requests that write.
+    pub writes: u64,
+    /// End of the request that reaches furthest, in bytes.
+    pub end_bytes: u64,
+}
+
+/// Sizes of requests that write, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct SizeInfo {
+    /// Smallest.
+    pub min: u64,
+    /// Median.
+    pub p50: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+/// What a trace holds.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct TraceInfo {
+    /// Its format.
+    pub format: &'static str,
+    /// How it is compressed.
+    pub compression: Compression,
+    /// xxh3 of the file, 16 hexadecimal digits.
+    pub xxh3: String,
+    /// What was read.
+    pub counts: Counts,
+    /// From the first request to the last, in seconds.
+    pub duration_s: f64,
+    /// The longest time between two requests, in seconds.
+    pub longest_gap_s: f64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// By device.
+    pub devices: BTreeMap<u32, DeviceInfo>,
+    /// Sizes of writes.
+    pub write_sizes: SizeInfo,
+    /// Page size of what follows, in bytes.
+    pub page_bytes: u32,
+    /// Pages written, each as often as it is.
+    pub page_writes: u64,
+    /// Distinct pages written.
+    pub pages_written: u64,
+    /// Distinct pages read or written.
+    pub pages_touched: u64,
+    /// Page writes / distinct pages written.
+    pub rewrites: f64,
+    /// Share of the writes that start and end at a page.
+    pub aligned: f64,
+    /// Share of the page writes that go to the 1 %, 10 % and 20 % of pages written most often.
+    pub hottest: [f64; 3],
+    /// What a person should look at, in words.
+    pub warnings: Vec<String>,
+}
+
+/// Reads a trace to its end and says what it holds. Memory grows with the pages it touches.
+pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<TraceInfo, TraceError> {
+    let mut reader = open(path, options)?;
+    let page = u64::from(page_bytes.max(1));
+    let mut writes: HashMap<(u32, u64), u32> = HashMap::new();
+    let mut read_only: HashSet<(u32, u64)> = HashSet::new();
+    let mut devices: BTreeMap<u32, DeviceInfo> = BTreeMap::new();
+    let mut sizes = Vec::new();
+    let (mut write_bytes, mut read_bytes, mut aligned) = (0u64, 0u64, 0u64);
+    let (mut last_us, mut longest_gap_us, mut page_writes) = (0, 0, 0u64);
+    for request in reader.by_ref() {
+        let request = request?;
+        longest_gap_us = longest_gap_us.max(request.time_us - last_us);
+        last_us = request.time_us;
+        let end = request.offset_bytes.saturating_add(request.len_bytes);
+        let device = devices.entry(request.device).or_default();
+        device.end_bytes = device.end_bytes.max(end);
+        let pages = request.offset_bytes / page..end.div_ceil(page);
+        match request.kind {
+            Kind::Write => {
+                device.writes += 1;
+                write_bytes = write_bytes.saturating_add(request.len_bytes);
+                aligned += u64::from(request.offset_bytes % page == 0 && end % page == 0);
+                sizes.push(request.len_bytes);
+                for number in pages {
+                    *writes.entry((request.device, number)).or_default() += 1;
+                    page_writes += 1;
+                }
+            }
+            Kind::Read => {
+                device.reads += 1;
+                read_bytes = read_bytes.saturating_add(request.len_bytes);
+                read_only.extend(pages.map(|number| (request.device, number)));
+            }
+            Kind::Trim | Kind::Flush => {}
+        }
+    }
+    let pages_written = writes.len() as u64;
+    read_only.retain(|number| !writes.contains_key(number));
+    let counts = reader.counts().clone();
+    let mut info = TraceInfo {
+        format: reader.format().name(),
+        compression: reader.compression(),
+        xxh3: if path == Path::new("-") { String::new() } else { format!("{:016x}", hash_file(path)?) },
+        duration_s: last_us as f64 / 1e6,
+        longest_gap_s: longest_gap_us as f64 / 1e6,
+        write_bytes,
+        read_bytes,
+        devices,
+        write_sizes: size_info(sizes),
+        page_bytes,
+        page_writes,
+        pages_written,
+        pages_touched: pages_written + read_only.len() as u64,
+        rewrites: page_writes as f64 / pages_written.max(1) as f64,
+        aligned: aligned as f64 / counts.writes.max(1) as f64,
+        hottest: hottest(writes.into_values().collect(), page_writes),
+        warnings: Vec::new(),
+        counts,
+    };
+    info.warnings = warnings(&info);
+    Ok(info)
+}
+
+fn size_info(mut sizes: Vec<u64>) -> SizeInfo {
+    sizes.sort_unstable();
+    let (Some(&min), Some(&max)) = (sizes.first(), sizes.last()) else { return SizeInfo::default() };
+    let at = |share: f64| sizes[((sizes.len() - 1) as f64 * share) as usize];
+    SizeInfo { min, p50: at(0.5), p99: at(0.99), max }
+}
+
+fn hottest(mut counts: Vec<u32>, total: u64) -> [f64; 3] {
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    [0.01, 0.1, 0.2].map(|share| {
+        let take = (counts.len() as f64 * share).ceil() as usize;
+        counts.iter().take(take).map(|count| u64::from(*count)).sum::<u64>() as f64 / total.max(1) as f64
+    })
+}
+
+fn warnings(info: &TraceInfo) -> Vec<String> {
+    let mut out = Vec::new();
+    let years = info.duration_s / (365.25 * 86_400.0);
+    if info.duration_s == 0.0 && info.counts.requests > 1 {
+        out.push("all requests are at one time: no lifetime in years can be told, or the unit is wrong".into());
+    } else if years > 3.0 {
+        out.push(format!("the trace spans {years:.1} years: is the unit of time right?"));
+    }
+    if info.counts.writes == 0 {
+        out.push("nothing is written: nothing to clean".into());
+    } else if info.rewrites < 2.0 {
+        out.push(format!(
+            "each page is written {:.2} times: the trace alone hardly triggers cleaning; repeat it or fill the device first",
+            info.rewrites
+        ));
+    }
+    if info.counts.writes > 0 && info.aligned < 0.5 {
+        let percent = 100.0 * (1.0 - info.aligned);
+        out.push(format!(
+            "{percent:.0} % of the writes do not start and end at a page: a page written in part counts as written"
+        ));
+    }
+    if info.counts.times_back > 0 {
+        out.push(format!(
+            "{} requests are earlier than the one before; they were taken as simultaneous",
+            info.counts.times_back
+        ));
+    }
+    if info.devices.len() > 1 {
+        let count = info.devices.len();
+        out.push(format!(
+            "{count} devices: their addresses overlap unless one is chosen (--trace-device) or compacted"
+        ));
+    }
+    if info.counts.bad_lines > 0 {
+        out.push(format!("{} bad lines were skipped", info.counts.bad_lines));
+    }
+    out
+}

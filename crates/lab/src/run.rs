@@ -70,7 +70,7 @@ pub fn size_from_trace(experiment: &mut Experiment) -> Result<(), LabError> {
     };
     let data_pages = f64::from(pages) / share.clamp(0.01, 1.0);
     let held = experiment.reserved_segments;
-    experiment.device.segments = (data_pages / f64::from(per_segment)).ceil() as u32 + held;
+    experiment.device.segments = (data_pages / f64::from(per_segment)).ceil().max(2.0) as u32 + held;
     // Small footprints: the marks and the open segments need room beside the data.
     let config = experiment.config();
     while config.limit_pages(&experiment.device.geometry()?, 8).map_or(true, |limit| limit < pages) {

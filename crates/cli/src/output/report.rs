@@ -1,4 +1,4 @@
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{Cell, CellAlignment, Table};
 use margay_lab::reproduce::{Bound, Reproduction};
 use margay_lab::{Outcome, Row};
@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 fn new_table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(header);
+    table.load_style(ASCII_MARKDOWN).set_header(header);
     table
 }
 
@@ -372,7 +372,7 @@ pub fn reproduction(result: &Reproduction, seeds: u32) -> String {
         let mut header = vec![figure.x.clone()];
         header.extend(figure.curves.iter().map(|(name, _)| name.clone()));
         let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY).set_header(header);
+        table.load_style(ASCII_MARKDOWN).set_header(header);
         for (row, (x, _)) in figure.curves.first().map_or(&[][..], |curve| &curve.1).iter().enumerate() {
             let values = figure.curves.iter().map(|(_, points)| right(format!("{:.1}", points[row].1)));
             table.add_row(std::iter::once(right(x)).chain(values));

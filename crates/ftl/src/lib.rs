@@ -79,7 +79,7 @@ impl<F: Flash, S: Selection, P: Placement> Ftl<F, S, P> {
         self.map.0.len() as u32
     }
 
-    #[inline]
+    #[inline(always)]
     fn mapped(&self, lpn: Lpn) -> Result<Option<Ppn>, FtlError> {
         match self.map.0.get(lpn.index()) {
             None => Err(FtlError::OutOfRange { lpn, exported_pages: self.exported_pages() }),
@@ -89,7 +89,7 @@ impl<F: Flash, S: Selection, P: Placement> Ftl<F, S, P> {
     }
 
     /// Writes a page. `data` is one page, or empty on a device without payload.
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, lpn: Lpn, data: &[u8], hint: Hint, now_us: u64) -> Result<(), FtlError> {
         let old = self.mapped(lpn)?;
         // The cleaner may move other pages while this one is written, never this one: it is invalid already.

@@ -40,7 +40,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default + fmt::Debug> Log<F
             let (i, first) = (segment.index(), self.geometry.first_page(segment).0);
             let state = self.segments.state[i];
             let (mut valid, mut written) = (0, 0u32);
-            for page in (0..self.geometry.pages_per_segment()).filter(|page| self.is_valid(segment, *page)) {
+            for page in (0..self.geometry.pages_per_segment()).filter(|page| self.valid.is_set(Ppn(first + page))) {
                 let ppn = Ppn(first + page);
                 valid += 1;
                 if open[i].is_some_and(|next| ppn.0 >= next) {

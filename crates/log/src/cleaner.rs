@@ -1,34 +1,30 @@
 use crate::log::{Client, Head, Log, LogError};
+use crate::valid::ValidBits;
 use margay_flash::{Flash, Ppn, SegmentId};
 use margay_policy::{Pages, Placement, Selection, State};
 
-/// `&all[source..]` as far as it goes without the `run` entries from `target` on, and those. They do not
-/// overlap: pages are copied from one segment to another.
-fn split<T>(all: &mut [T], source: usize, target: usize, run: usize) -> (&[T], &mut [T]) {
+/// The up to 64 entries from `source` on that lie before the `run` entries from `target` on or all behind
+/// them, and those. Pages are copied from one segment to another, so the ones wanted never overlap.
+#[inline(always)]
+fn split<T>(all: &mut [T], source: u32, target: u32, run: u32) -> (&[T], &mut [T]) {
+    let (source, target, run) = (source as usize, target as usize, run as usize);
+    let end = all.len().min(source + 64);
     if source < target {
         let (low, high) = all.split_at_mut(target);
-        (&low[source..], &mut high[..run])
+        (&low[source..end.min(target)], &mut high[..run])
     } else {
         let (low, high) = all.split_at_mut(source);
-        (high, &mut low[target..target + run])
+        (&high[..end - source], &mut low[target..target + run])
     }
-}
-
-/// The numbers of the bits that are set.
-fn ones(mut bits: u64) -> impl Iterator<Item = u32> {
-    core::iter::from_fn(move || {
-        let one = (bits != 0).then(|| bits.trailing_zeros());
-        bits &= bits.wrapping_sub(1);
-        one
-    })
 }
 
 /// At most so many of the bits that are set, the lowest.
 fn lowest(bits: u64, count: u32) -> u64 {
-    if bits.count_ones() <= count {
-        return bits;
+    let mut dropped = bits;
+    for _ in 0..count {
+        dropped &= dropped.wrapping_sub(1);
     }
-    ones(bits).take(count as usize).fold(0, |kept, bit| kept | 1 << bit)
+    bits & !dropped
 }
 
 /// How far [`Log::clean_step`] came.
@@ -81,7 +77,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         self.take(victim);
         self.victim = Some(victim);
         self.counters.victims[self.segments.valid[victim.index()] as usize] += 1;
-        let pages = Pages::new(&self.infos, &self.valid, self.geometry.pages_per_segment());
+        let pages = Pages::new(&self.infos, self.valid.words());
         self.placement.begin_cleaning(&self.segments, victim, self.now, pages);
         if P::SORTS {
             self.sort_valid(victim);
@@ -94,8 +90,9 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         let first = self.geometry.first_page(victim).0;
         let mut sorted = core::mem::take(&mut self.sorted);
         sorted.clear();
-        sorted.extend((0..self.geometry.pages_per_segment()).filter(|page| self.is_valid(victim, *page)));
-        let key = |page: &u32| self.placement.sort_key(self.now, self.infos[(first + page) as usize]);
+        let pages = first..first + self.geometry.pages_per_segment();
+        sorted.extend(pages.filter(|page| self.valid.is_set(Ppn(*page))));
+        let key = |page: &u32| self.placement.sort_key(self.now, self.infos[*page as usize]);
         // Taken from the end.
         sorted.sort_by(|a, b| key(b).total_cmp(&key(a)));
         self.sorted = sorted;
@@ -106,12 +103,6 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         self.selection.taken(&self.segments, segment);
         self.leveler.taken(segment);
         self.segments.state[segment.index()] = State::Victim;
-    }
-
-    #[inline]
-    pub(crate) fn is_valid(&self, segment: SegmentId, page: u32) -> bool {
-        let word = self.valid[segment.index() * self.words_per_segment + page as usize / 64];
-        word >> (page % 64) & 1 == 1
     }
 
     /// Copies up to `budget_pages` valid pages of the victim to where the placement wants them.
@@ -125,17 +116,16 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         while P::SORTS && left > 0 {
             let Some(page) = self.sorted.pop() else { return Ok(()) };
             // The host may have written it again since the victim was chosen.
-            if self.is_valid(victim, page) {
-                left -= self.copy_together(client, victim, page / 64, 1 << (page % 64), left)?;
+            if self.valid.is_set(Ppn(page)) {
+                left -= self.copy_together(client, victim, page, 1, left)?;
             }
         }
-        for word in 0..self.geometry.pages_per_segment().div_ceil(64) {
-            loop {
-                let bits = self.valid[victim.index() * self.words_per_segment + word as usize];
-                if bits == 0 || left == 0 {
-                    break;
-                }
-                left -= self.copy_together(client, victim, word, bits, left)?;
+        let mut first = self.geometry.first_page(victim).0;
+        let end = first + self.geometry.pages_per_segment();
+        while first < end && left > 0 {
+            match self.valid.part(first, end) {
+                0 => first = ValidBits::next_part(first),
+                bits => left -= self.copy_together(client, victim, first, bits, left)?,
             }
         }
         Ok(())
@@ -144,56 +134,62 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
     fn copy_stream(&self, victim: SegmentId, page: u32) -> u8 {
         match self.read_only {
             Some(read_only) if self.segments.stream[victim.index()] == read_only => read_only,
-            _ => {
-                let from = self.geometry.first_page(victim).index() + page as usize;
-                self.placement.copy(&self.segments, victim, self.now, self.infos[from])
-            }
+            _ => self.placement.copy(&self.segments, victim, self.now, self.infos[page as usize]),
         }
     }
 
-    /// Of the pages `bits` in one word of the victim's bitmap, copies those that go where the first of them
-    /// goes, as many as fit the head and `most`. Returns how many. Within a stream pages keep their order.
+    /// Of the pages `bits` from `first` on, copies those that go where the first of them goes, as many as fit
+    /// the head and `most`. Returns how many. Within a stream pages keep their order.
     fn copy_together<C: Client<O>>(
         &mut self,
         client: &mut C,
         victim: SegmentId,
-        word: u32,
+        first: u32,
         bits: u64,
         most: u32,
     ) -> Result<u32, LogError> {
-        let wanted = self.copy_stream(victim, word * 64 + bits.trailing_zeros());
+        let wanted = self.copy_stream(victim, first + bits.trailing_zeros());
         let stream = if self.heads[wanted as usize].is_full() { self.room_for_copy(wanted)? } else { wanted };
         let mut together = bits;
         if !P::ONE_STREAM_PER_VICTIM {
-            for page in ones(bits).skip(1) {
-                let goes_along = self.copy_stream(victim, word * 64 + page) == wanted;
-                together &= !(u64::from(!goes_along) << page);
+            let mut others = bits & (bits - 1);
+            while others != 0 {
+                let goes_along = self.copy_stream(victim, first + others.trailing_zeros()) == wanted;
+                together &= !(u64::from(!goes_along) << others.trailing_zeros());
+                others &= others - 1;
             }
         }
         let head = self.heads[stream as usize];
-        let together = lowest(together, most.min(head.end - head.next));
-        let copied = self.copy_pages(client, victim, word, together, head.next);
-        let done = copied.as_ref().map_or_else(|(done, _)| *done, |()| together.count_ones());
+        let room = most.min(head.end - head.next);
+        let mut run = together.count_ones();
+        if run > room {
+            (run, together) = (room, lowest(together, room));
+        }
+        let copied = self.copy_pages(client, victim, first, together, run, head.next);
+        let done = copied.as_ref().map_or_else(|(done, _)| *done, |()| run);
         self.heads[stream as usize].next += done;
         self.counters.copies += u64::from(done);
         copied.map(|()| done).map_err(|(_, error)| error)
     }
 
-    /// Copies the pages `bits` of one word of a segment's bitmap to `to` and after. On an error says how many
-    /// were copied.
+    /// Copies the `run` pages `bits` from `first` on, all of segment `from`, to `to` and after. On an error says
+    /// how many were copied.
+    #[inline]
     pub(crate) fn copy_pages<C: Client<O>>(
         &mut self,
         client: &mut C,
         from: SegmentId,
-        word: u32,
+        first: u32,
         bits: u64,
+        run: u32,
         to: u32,
     ) -> Result<(), (u32, LogError)> {
-        let first = self.geometry.first_page(from).0 + word * 64;
-        let run = bits.count_ones() as usize;
-        let (source, target) = split(&mut self.owners, first as usize, to as usize, run);
+        let (source, target) = split(&mut self.owners, first, to, run);
         let mut result = Ok(());
-        for ((page, slot), place) in ones(bits).zip(target).zip(to..) {
+        let (mut left, mut place) = (bits, to);
+        for slot in target {
+            let page = left.trailing_zeros();
+            left &= left.wrapping_sub(1);
             let owner = source[page as usize];
             *slot = owner;
             if let Err(error) = self.device.copy(Ppn(first + page), Ppn(place), &mut self.scratch) {
@@ -201,16 +197,18 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
                 break;
             }
             client.relocated(owner, Ppn(first + page), Ppn(place));
+            place += 1;
         }
         if size_of::<P::Info>() > 0 {
-            let (source, target) = split(&mut self.infos, first as usize, to as usize, run);
-            for (page, slot) in ones(bits).zip(target) {
-                *slot = source[page as usize];
+            let (source, target) = split(&mut self.infos, first, to, run);
+            let mut left = bits;
+            for slot in target {
+                *slot = source[left.trailing_zeros() as usize];
+                left &= left.wrapping_sub(1);
             }
         }
-        let done = result.as_ref().map_or_else(|(done, _)| *done, |()| run as u32);
-        let at = from.index() * self.words_per_segment + word as usize;
-        self.valid[at] &= !lowest(bits, done);
+        let done = place - to;
+        self.valid.clear_part(first, if done == run { bits } else { lowest(bits, done) });
         self.segments.valid[from.index()] -= done;
         result
     }

@@ -1,4 +1,5 @@
 use crate::log::{Client, Log, LogError};
+use crate::valid::ValidBits;
 use margay_flash::{Flash, SegmentId};
 use margay_policy::{LevelAction, LevelingSpec, Placement, Selection};
 
@@ -33,14 +34,18 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         self.take(from);
         let stream = self.segments.stream[from.index()];
         let mut head = self.open_segment(to, stream)?;
-        for word in 0..self.words_per_segment as u32 {
-            let bits = self.valid[from.index() * self.words_per_segment + word as usize];
-            let copied = self.copy_pages(client, from, word, bits, head.next);
-            let done = copied.as_ref().map_or_else(|(done, _)| *done, |()| bits.count_ones());
+        let mut first = self.geometry.first_page(from).0;
+        let end = first + self.geometry.pages_per_segment();
+        while first < end {
+            let bits = self.valid.part(first, end);
+            let run = bits.count_ones();
+            let copied = self.copy_pages(client, from, first, bits, run, head.next);
+            let done = copied.as_ref().map_or_else(|(done, _)| *done, |()| run);
             head.next += done;
             self.counters.copies += u64::from(done);
             self.counters.leveling_copies += u64::from(done);
             copied.map_err(|(_, error)| error)?;
+            first = ValidBits::next_part(first);
         }
         self.seal(head)?;
         self.erase(from)?;

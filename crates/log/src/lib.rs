@@ -14,6 +14,7 @@ mod config;
 mod counters;
 mod level;
 mod log;
+mod valid;
 
 pub use audit::AuditError;
 pub use cleaner::Progress;

@@ -1,3 +1,4 @@
+use crate::valid::ValidBits;
 use crate::{Config, ConfigError, Counters, Uniformity};
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
@@ -88,9 +89,7 @@ pub struct Log<F, S, P: Placement, O> {
     /// By physical page.
     pub(crate) owners: Vec<O>,
     pub(crate) infos: Vec<P::Info>,
-    /// One bit per physical page; every segment starts at a new word.
-    pub(crate) valid: Vec<u64>,
-    pub(crate) words_per_segment: usize,
+    pub(crate) valid: ValidBits,
     pub(crate) heads: Vec<Head>,
     /// The stream of read-only data, behind those of the placement.
     pub(crate) read_only: Option<u8>,
@@ -125,15 +124,13 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         let data_pages = config.data_pages(&geometry);
         let mut segments = Segments::new(geometry.segments(), data_pages, S::NEEDS_INVALIDATIONS);
         segments.state[..config.reserved_segments as usize].fill(State::Reserved);
-        let words_per_segment = geometry.pages_per_segment().div_ceil(64) as usize;
         let pages = geometry.pages() as usize;
         let mut log = Self {
             selection,
             leveler: Leveler::new(config.leveling, geometry.segments()),
             owners: vec![O::default(); pages],
             infos: vec![P::Info::default(); pages],
-            valid: vec![0; words_per_segment * geometry.segments() as usize],
-            words_per_segment,
+            valid: ValidBits::new(geometry.pages()),
             heads: vec![Head::CLOSED; streams as usize],
             read_only: config.read_only_stream.then(|| placement.streams()),
             free: (config.reserved_segments..geometry.segments()).map(SegmentId).collect(),
@@ -159,7 +156,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
 
     /// Writes a page of the host. `old` is the valid page that it supersedes; `now_us` the time of the
     /// workload, which never goes back (an earlier time is taken as the latest seen).
-    #[inline]
+    #[inline(always)]
     pub fn append<C: Client<O>>(
         &mut self,
         client: &mut C,
@@ -180,7 +177,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         self.write(client, owner, None, data, hint)
     }
 
-    #[inline]
+    #[inline(always)]
     fn write<C: Client<O>>(
         &mut self,
         client: &mut C,
@@ -190,7 +187,9 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         hint: Hint,
     ) -> Result<Ppn, LogError> {
         let superseded = old.map(|ppn| (self.invalidate(ppn), self.info(ppn)));
-        self.segments.total_valid += u64::from(old.is_none());
+        if old.is_none() {
+            self.segments.total_valid += 1;
+        }
         let (stream, info) = self.placement.write(&self.segments, self.now, superseded);
         let stream = match self.read_only {
             Some(read_only) if hint == Hint::ReadOnly => read_only,
@@ -224,13 +223,11 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         if size_of::<P::Info>() > 0 { self.infos[ppn.index()] } else { P::Info::default() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn invalidate(&mut self, ppn: Ppn) -> SegmentId {
         let segment = self.geometry.segment_of(ppn);
-        let page = ppn.0 - self.geometry.first_page(segment).0;
-        let word = &mut self.valid[segment.index() * self.words_per_segment + page as usize / 64];
-        debug_assert!(*word >> (page % 64) & 1 == 1, "page {ppn} is invalidated twice");
-        *word &= !(1 << (page % 64));
+        debug_assert!(self.valid.is_set(ppn), "page {ppn} is invalidated twice");
+        self.valid.clear(ppn);
         self.segments.valid[segment.index()] -= 1;
         if S::NEEDS_INVALIDATIONS {
             self.invalidations += 1;
@@ -276,25 +273,21 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         self.segments.in_use += 1;
         // All data pages count as valid from the start; nothing is to be done when one is written.
         self.segments.valid[i] = self.segments.data_pages;
-        for page in self.config.header_pages..self.config.header_pages + self.segments.data_pages {
-            self.valid[i * self.words_per_segment + page as usize / 64] |= 1 << (page % 64);
-        }
-        self.selection.opened(&self.segments, segment);
         let first = self.geometry.first_page(segment).0;
+        let next = first + self.config.header_pages;
+        let end = next + self.segments.data_pages;
+        self.valid.fill(next, end, true);
+        self.selection.opened(&self.segments, segment);
         // Nothing is known of pages not yet written.
         self.infos[first as usize..][..self.geometry.pages_per_segment() as usize].fill(P::Info::default());
         self.program_metadata(first, self.config.header_pages)?;
-        let next = first + self.config.header_pages;
-        Ok(Head { segment, next, end: next + self.segments.data_pages })
+        Ok(Head { segment, next, end })
     }
 
     /// Seals an open segment and programs its summary behind the last page that was used.
     pub(crate) fn seal(&mut self, head: Head) -> Result<(), LogError> {
         let i = head.segment.index();
-        for ppn in head.next..head.end {
-            let page = ppn - self.geometry.first_page(head.segment).0;
-            self.valid[i * self.words_per_segment + page as usize / 64] &= !(1 << (page % 64));
-        }
+        self.valid.fill(head.next, head.end, false);
         self.segments.valid[i] -= head.end - head.next;
         self.program_metadata(head.next, self.config.summary_pages)?;
         self.segments.state[head.segment.index()] = State::Sealed;
@@ -313,6 +306,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
 
     /// Seals the stream's head if it is full and opens the next; the cleaner may fill that one too.
     #[cold]
+    #[inline(never)]
     fn make_room<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<(), LogError> {
         if self.victim.is_some() {
             self.clean_one(client)?;
@@ -419,6 +413,6 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
     /// Bytes of memory held per physical page, by capacity of every array.
     pub fn memory_bytes(&self) -> u64 {
         let pages = self.owners.capacity() * size_of::<O>() + self.infos.capacity() * size_of::<P::Info>();
-        (pages + self.valid.capacity() * 8) as u64
+        (pages + self.valid.memory_bytes()) as u64
     }
 }

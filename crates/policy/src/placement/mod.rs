@@ -27,22 +27,20 @@ pub const COLD: u8 = 1;
 pub struct Pages<'a, I> {
     info: &'a [I],
     valid: &'a [u64],
-    pages_per_segment: usize,
 }
 
 impl<'a, I: Copy> Pages<'a, I> {
-    /// `info` by physical page number; `valid` a bitmap in which every segment starts at a new word.
-    pub fn new(info: &'a [I], valid: &'a [u64], pages_per_segment: u32) -> Self {
-        Self { info, valid, pages_per_segment: pages_per_segment as usize }
+    /// `info` by physical page number, `valid` a bitmap of them.
+    pub fn new(info: &'a [I], valid: &'a [u64]) -> Self {
+        Self { info, valid }
     }
 
     /// What is kept for each valid page, in the order of physical page numbers, and the default for pages of
     /// open segments that are not yet written. O(pages of the device).
     pub fn valid(self) -> impl Iterator<Item = I> + 'a {
-        let words_per_segment = self.pages_per_segment.div_ceil(64);
-        let segments = self.info.chunks(self.pages_per_segment).zip(self.valid.chunks(words_per_segment));
-        segments.flat_map(|(info, valid)| {
-            info.iter().enumerate().filter(|(page, _)| valid[page / 64] >> (page % 64) & 1 != 0).map(|(_, info)| *info)
+        let words = self.info.chunks(64).zip(self.valid);
+        words.flat_map(|(info, bits)| {
+            info.iter().enumerate().filter(move |(page, _)| bits >> page & 1 != 0).map(|(_, info)| *info)
         })
     }
 }

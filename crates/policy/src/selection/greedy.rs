@@ -47,7 +47,7 @@ impl Selection for Greedy {
     }
 
     fn sealed(&mut self, segments: &Segments, segment: SegmentId) {
-        self.valid.set(self.column(segment), segments.valid[segment.index()]);
+        self.valid.lower(self.column(segment), segments.valid[segment.index()]);
     }
 
     #[inline]

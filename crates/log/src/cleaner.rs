@@ -77,6 +77,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         self.take(victim);
         self.victim = Some(victim);
         self.counters.victims[self.segments.valid[victim.index()] as usize] += 1;
+        self.placement.maintain(self.now, &mut self.infos);
         let pages = Pages::new(&self.infos, self.valid.words());
         self.placement.begin_cleaning(&self.segments, victim, self.now, pages);
         if P::SORTS {

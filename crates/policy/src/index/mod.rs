@@ -8,4 +8,4 @@ mod tree;
 pub use bits::BucketBits;
 pub use lists::BucketLists;
 pub use order::OpenOrder;
-pub use tree::{AgeTree, MinTree};
+pub use tree::{AgeTree, Key, MinTree};

@@ -1,20 +1,33 @@
 use alloc::{vec, vec::Vec};
 
 const FAN: usize = 8;
-const NONE: u32 = u32::MAX;
 
-/// A tree of minima over `u32` keys, eight children to a node; [`u32::MAX`] means absent.
+/// A key of a [`MinTree`]; the largest means absent.
+pub trait Key: Copy + Ord {
+    /// No key.
+    const ABSENT: Self;
+}
+
+impl Key for u32 {
+    const ABSENT: Self = Self::MAX;
+}
+
+impl Key for u64 {
+    const ABSENT: Self = Self::MAX;
+}
+
+/// A tree of minima, eight children to a node.
 #[derive(Clone, Debug)]
-pub struct MinTree {
+pub struct MinTree<K = u32> {
     /// All levels, the keys first.
-    nodes: Vec<u32>,
+    nodes: Vec<K>,
     /// Where each level starts.
     starts: Vec<usize>,
     /// Where the parents of the keys start.
     parents: usize,
 }
 
-impl MinTree {
+impl<K: Key> MinTree<K> {
     /// `len` absent keys.
     pub fn new(len: usize) -> Self {
         let (mut starts, mut total, mut width) = (Vec::new(), 0, len.max(2));
@@ -22,7 +35,7 @@ impl MinTree {
             starts.push(total);
             total += width.next_multiple_of(FAN);
             if width == 1 {
-                return Self { nodes: vec![NONE; total], parents: starts[1], starts };
+                return Self { nodes: vec![K::ABSENT; total], parents: starts[1], starts };
             }
             width = width.div_ceil(FAN);
         }
@@ -32,22 +45,22 @@ impl MinTree {
         self.starts.len() - 1
     }
 
-    fn node(&self, level: usize, at: usize) -> u32 {
+    fn node(&self, level: usize, at: usize) -> K {
         self.nodes[self.starts[level] + at]
     }
 
-    /// The smallest key, [`u32::MAX`] if all are absent.
-    pub fn minimum(&self) -> u32 {
+    /// The smallest key, absent if all are.
+    pub fn minimum(&self) -> K {
         self.node(self.top(), 0)
     }
 
     /// Sets a key that may be larger or smaller than before.
-    pub fn set(&mut self, at: usize, key: u32) {
+    pub fn set(&mut self, at: usize, key: K) {
         self.nodes[at] = key;
         let mut at = at;
         for level in 1..self.starts.len() {
             let group = self.starts[level - 1] + at / FAN * FAN;
-            let minimum = self.nodes[group..group + FAN].iter().copied().min().unwrap_or(NONE);
+            let minimum = self.nodes[group..group + FAN].iter().copied().min().unwrap_or(K::ABSENT);
             at /= FAN;
             let node = &mut self.nodes[self.starts[level] + at];
             if *node == minimum {
@@ -60,7 +73,7 @@ impl MinTree {
     /// Sets a key that is not larger than before. Ends at the first ancestor that has a key as small, which is
     /// the parent unless the key is the smallest of its eight.
     #[inline]
-    pub fn lower(&mut self, at: usize, key: u32) {
+    pub fn lower(&mut self, at: usize, key: K) {
         self.nodes[at] = key;
         let parent = &mut self.nodes[self.parents + at / FAN];
         if *parent > key {
@@ -69,7 +82,7 @@ impl MinTree {
         }
     }
 
-    fn lower_above(&mut self, mut at: usize, key: u32) {
+    fn lower_above(&mut self, mut at: usize, key: K) {
         for start in &self.starts[2..] {
             at /= FAN;
             let node = &mut self.nodes[start + at];
@@ -83,7 +96,7 @@ impl MinTree {
     /// The lowest index that holds the smallest key.
     pub fn first(&self) -> Option<usize> {
         let minimum = self.minimum();
-        if minimum == NONE {
+        if minimum == K::ABSENT {
             return None;
         }
         let mut at = 0;
@@ -95,28 +108,27 @@ impl MinTree {
 
     /// Makes every key absent.
     pub fn clear(&mut self) {
-        self.nodes.fill(NONE);
+        self.nodes.fill(K::ABSENT);
     }
 }
 
-/// Finds the minimum of a cost that does not fall with the number of valid pages, does not fall with the
-/// erase count and does not rise with the age, without looking at every candidate.
+/// Finds the minimum of weight / f(age), f not falling with the age, without looking at every candidate.
 ///
 /// Leaves are columns in the order of opening, so ages fall from left to right and the first column of a
-/// subtree bounds all ages in it. With the smallest valid count and the smallest erase count of the
-/// subtree this bounds the cost from below, and a subtree whose bound exceeds the best cost found is
-/// passed over. Exact for every such cost; how much is passed over depends on how the three agree.
+/// subtree bounds all ages in it. With the smallest weight in the subtree this bounds the quotient from below,
+/// and a subtree whose bound exceeds the best quotient found is passed over. Exact for every such f. Weights
+/// change one by one; ages, which change all at once, are never stored.
 #[derive(Clone, Debug)]
 pub struct AgeTree {
-    valid: MinTree,
-    erases: MinTree,
+    /// Weights as the bits of positive floats, which are ordered as the floats are.
+    weights: MinTree<u64>,
     opened: Vec<u64>,
 }
 
 impl AgeTree {
     /// A tree without candidates.
     pub fn new(columns: usize) -> Self {
-        Self { valid: MinTree::new(columns), erases: MinTree::new(columns), opened: vec![0; columns] }
+        Self { weights: MinTree::new(columns), opened: vec![0; columns] }
     }
 
     /// Notes when the segment at a column was opened. Columns must be given in ascending order of time.
@@ -124,42 +136,31 @@ impl AgeTree {
         self.opened[column as usize] = opened;
     }
 
-    /// Adds a candidate.
-    pub fn insert(&mut self, column: u32, valid: u32, erases: u32) {
-        self.valid.set(column as usize, valid);
-        self.erases.set(column as usize, erases);
-    }
-
-    /// A candidate has fewer valid pages than before.
+    /// Adds a candidate of positive weight, or one whose weight has fallen.
     #[inline]
-    pub fn lower(&mut self, column: u32, valid: u32) {
-        self.valid.lower(column as usize, valid);
+    pub fn lower(&mut self, column: u32, weight: f64) {
+        debug_assert!(weight > 0.0);
+        self.weights.lower(column as usize, weight.to_bits());
     }
 
     /// Removes a candidate.
     pub fn remove(&mut self, column: u32) {
-        self.insert(column, NONE, NONE);
+        self.weights.set(column as usize, u64::ABSENT);
     }
 
     /// Removes every candidate.
     pub fn clear(&mut self) {
-        self.valid.clear();
-        self.erases.clear();
+        self.weights.clear();
     }
 
-    /// The column with the smallest `weigh(valid, erases) / age_function(now - opened)`, the lowest column
-    /// among equals, and the number of nodes looked at. `weigh` must not fall with either argument.
-    pub fn minimum(
-        &self,
-        now: u64,
-        weigh: impl Fn(u32, u32) -> f64,
-        age_function: impl Fn(u64) -> f64,
-    ) -> (Option<u32>, u32) {
+    /// The column with the smallest weight / `f(now - opened)`, the lowest column among equals, and the number
+    /// of nodes looked at.
+    pub fn minimum(&self, now: u64, f: impl Fn(u64) -> f64) -> (Option<u32>, u32) {
         let mut best: Option<(f64, usize)> = None;
         let mut looked_at = 0;
-        let top = self.valid.top();
+        let top = self.weights.top();
         let mut stack: Vec<(f64, usize, usize)> = Vec::with_capacity(FAN * (top + 1));
-        if self.valid.minimum() != NONE {
+        if self.weights.minimum() != u64::ABSENT {
             stack.push((0.0, top, 0));
         }
         let is_worse = |bound: f64, first: usize, best: Option<(f64, usize)>| {
@@ -175,19 +176,19 @@ impl AgeTree {
                 continue;
             }
             let (below, pushed, span) = (level - 1, stack.len(), span / FAN);
-            // The oldest of the group bounds all of it, which saves most age functions.
-            let oldest = age_function(now.saturating_sub(self.opened[at * FAN * span]));
+            // The oldest of the group bounds all of it, which saves most evaluations of f.
+            let oldest = f(now.saturating_sub(self.opened[at * FAN * span]));
             for child in at * FAN..at * FAN + FAN {
-                let valid = self.valid.node(below, child);
-                if valid == NONE {
+                let key = self.weights.node(below, child);
+                if key == u64::ABSENT {
                     continue;
                 }
                 looked_at += 1;
-                let weight = weigh(valid, self.erases.node(below, child));
+                let weight = f64::from_bits(key);
                 if is_worse(weight / oldest, child * span, best) {
                     continue;
                 }
-                let bound = weight / age_function(now.saturating_sub(self.opened[child * span]));
+                let bound = weight / f(now.saturating_sub(self.opened[child * span]));
                 if !is_worse(bound, child * span, best) {
                     stack.push((bound, below, child));
                 }

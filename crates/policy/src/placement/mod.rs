@@ -7,7 +7,7 @@ mod segment_based;
 mod sequential;
 
 pub use dac::Dac;
-pub use fine_grained::{Decay, DecayingFineGrained, FineGrained, Heat};
+pub use fine_grained::{DecayingFineGrained, FineGrained, Heat};
 pub use page_based::PageBased;
 pub use segment_based::SegmentBased;
 pub use sequential::{Key, Sequential, Sorted};
@@ -69,6 +69,9 @@ pub trait Placement {
 
     /// A page was trimmed.
     fn trimmed(&mut self, _now: Now, _info: Self::Info) {}
+
+    /// Called before each cleaning with what is kept for every physical page, for upkeep that is rarely due.
+    fn maintain(&mut self, _now: Now, _infos: &mut [Self::Info]) {}
 
     /// A victim was chosen; its pages are about to be copied.
     fn begin_cleaning(&mut self, _segments: &Segments, _victim: SegmentId, _now: Now, _pages: Pages<'_, Self::Info>) {}

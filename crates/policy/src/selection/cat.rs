@@ -11,12 +11,11 @@ use margay_flash::SegmentId;
 /// was opened (spec sec. 3, reading A: f(age) = ln(1 + age / 1000 s), a fit to the tables). Ties: fully
 /// invalid segments by number, others by order of opening.
 ///
-/// The cost mixes three quantities, so no bucket order is exact. Candidates stand in a tree in order of
-/// opening with the smallest valid count and erase count of every subtree; subtrees that cannot win are
-/// passed over ([`AgeTree`]). Exact for every age function offered; O(log segments) per sealing and
-/// cleaning, usually one or two steps per invalidation. There is no bound below a scan for the selection:
-/// erase counts spread without relation to age and utilization could force one. `make bench` prints the
-/// nodes looked at.
+/// Of the three quantities only the age changes without an event, so u / (1 - u) x (erases + 1) is kept as a
+/// weight in a tree in order of opening, and subtrees that cannot win are passed over ([`AgeTree`]). Exact for
+/// every age function offered; usually one comparison per invalidation. There is no bound below a scan for
+/// the selection: if weights fall with the age just as f does, every segment could win. `make bench` prints
+/// the nodes looked at.
 #[derive(Clone, Debug)]
 pub struct Cat {
     order: OpenOrder,
@@ -52,12 +51,14 @@ impl Cat {
         self.looked_at as f64 / self.selections.max(1) as f64
     }
 
+    #[inline]
     fn put(&mut self, segments: &Segments, segment: SegmentId) {
         let (valid, erases) = (segments.valid[segment.index()], segments.erases[segment.index()]);
         if valid == 0 {
             self.empty.set(0, segment.0);
         } else if valid < segments.data_pages {
-            self.tree.insert(self.order.column(segment), valid, erases);
+            let weight = self.ratios[valid as usize] * (f64::from(erases) + 1.0);
+            self.tree.lower(self.order.column(segment), weight);
         }
     }
 }
@@ -82,15 +83,10 @@ impl Selection for Cat {
 
     #[inline]
     fn invalidated(&mut self, segments: &Segments, segment: SegmentId) {
-        let valid = segments.valid[segment.index()];
-        if valid == 0 {
+        if segments.valid[segment.index()] == 0 {
             self.tree.remove(self.order.column(segment));
-            self.empty.set(0, segment.0);
-        } else if valid + 1 == segments.data_pages {
-            self.put(segments, segment);
-        } else {
-            self.tree.lower(self.order.column(segment), valid);
         }
+        self.put(segments, segment);
     }
 
     fn taken(&mut self, segments: &Segments, segment: SegmentId) {
@@ -106,8 +102,7 @@ impl Selection for Cat {
         if let Some(segment) = self.empty.first(0) {
             return Some(SegmentId(segment));
         }
-        let weigh = |valid: u32, erases: u32| self.ratios[valid as usize] * (f64::from(erases) + 1.0);
-        let (column, looked_at) = self.tree.minimum(now.on(self.age.clock), weigh, |age| self.age.of(age));
+        let (column, looked_at) = self.tree.minimum(now.on(self.age.clock), |age| self.age.of(age));
         self.selections += 1;
         self.looked_at += u64::from(looked_at);
         column.map(|column| self.order.segment(column))

@@ -1,0 +1,64 @@
+use crate::speed::Uniform;
+use margay_policy::visit;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::process::Command;
+
+/// Instructions per host write that a case may take, by `selection + placement`.
+#[derive(Debug, Deserialize)]
+struct Budget {
+    instructions_per_host_write: BTreeMap<String, u64>,
+}
+
+const BUDGET: &str = include_str!("../budget.toml");
+const FEW: u64 = 500_000;
+const MANY: u64 = 1_500_000;
+
+/// One measured run, for callgrind: `count SELECTION PLACEMENT WRITES`.
+pub fn count(args: &[String]) -> Result<(), String> {
+    let [selection, placement, writes] = args else { return Err("usage: count SELECTION PLACEMENT WRITES".into()) };
+    let writes = writes.parse().map_err(|_| format!("'{writes}' is no number of writes"))?;
+    let uniform = Uniform { segments: 1024, warm_up: 500_000, writes };
+    let sizing = uniform.sizing();
+    let selection = selection.parse().map_err(|error| format!("{error}"))?;
+    let placement = placement.parse().map_err(|error| format!("{error}"))?;
+    let measured = visit(selection, placement, sizing, uniform)?;
+    println!("{}", measured.counters.programs());
+    Ok(())
+}
+
+fn instructions(selection: &str, placement: &str, writes: u64) -> Result<(u64, u64), String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(own)
+        .args(["count", selection, placement, &writes.to_string()])
+        .output()
+        .map_err(|error| format!("valgrind cannot be run ({error}); apt-get install valgrind"))?;
+    let (out, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let number = |text: &str| text.trim().replace(',', "").parse().ok();
+    let total = log.lines().find_map(|line| number(line.split_once("refs:")?.1));
+    match (total, number(&out)) {
+        (Some(total), Some(programs)) => Ok((total, programs)),
+        _ => Err(format!("callgrind did not count {selection} + {placement}: {log}")),
+    }
+}
+
+pub fn run() -> Result<(), String> {
+    let budget: Budget = toml::from_str(BUDGET).map_err(|error| error.to_string())?;
+    println!("1 GiB, uniform random writes, generator included; the difference of {MANY} and {FEW} host writes");
+    println!("{:>22} {:>22} {:>22} {:>8}", "policy", "instr / host write", "instr / program", "budget");
+    let mut exceeded = Vec::new();
+    for (name, most) in &budget.instructions_per_host_write {
+        let (selection, placement) = name.split_once(" + ").ok_or(format!("budget.toml: '{name}' is no pair"))?;
+        let few = instructions(selection, placement, FEW)?;
+        let many = instructions(selection, placement, MANY)?;
+        let per_write = (many.0 - few.0) as f64 / (MANY - FEW) as f64;
+        let per_program = (many.0 - few.0) as f64 / (many.1 - few.1) as f64;
+        println!("{name:>22} {per_write:>22.1} {per_program:>22.1} {most:>8}");
+        if per_write > *most as f64 {
+            exceeded.push(format!("{name}: {per_write:.1} instructions per host write, budget {most}"));
+        }
+    }
+    if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join("; ")) }
+}

@@ -1,0 +1,29 @@
+//! `margay-bench speed [GiB...]`: pages programmed per second beside a floor measured in the same process.
+//! `margay-bench instructions`: instructions per host write under callgrind, against budget.toml.
+//! `margay-bench m6`: what the O(1) mean of M6 costs in erases against the exact one.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod instructions;
+mod m6;
+mod speed;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let rest = args.get(1..).unwrap_or_default();
+    let result = match args.first().map(String::as_str) {
+        Some("speed") => speed::run(rest),
+        Some("instructions") => instructions::run(),
+        Some("count") => instructions::count(rest),
+        Some("m6") => m6::run(),
+        _ => Err("usage: margay-bench speed [GiB...] | instructions | m6".into()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("margay-bench: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

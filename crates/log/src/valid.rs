@@ -1,0 +1,61 @@
+use alloc::{vec, vec::Vec};
+use margay_flash::Ppn;
+
+/// One bit per physical page.
+#[derive(Debug)]
+pub(crate) struct ValidBits(Vec<u64>);
+
+impl ValidBits {
+    pub fn new(pages: u32) -> Self {
+        Self(vec![0; pages.div_ceil(64) as usize])
+    }
+
+    pub fn words(&self) -> &[u64] {
+        &self.0
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.0.capacity() * 8
+    }
+
+    #[inline]
+    pub fn is_set(&self, ppn: Ppn) -> bool {
+        self.0[ppn.index() / 64] >> (ppn.0 % 64) & 1 == 1
+    }
+
+    #[inline(always)]
+    pub fn clear(&mut self, ppn: Ppn) {
+        self.0[ppn.index() / 64] &= !(1 << (ppn.0 % 64));
+    }
+
+    /// Sets or clears the pages from `first` up to `end`.
+    pub fn fill(&mut self, first: u32, end: u32, value: bool) {
+        let mut at = first;
+        while at < end {
+            let count = (64 - at % 64).min(end - at);
+            let mask = (u64::MAX >> (64 - count)) << (at % 64);
+            let word = &mut self.0[at as usize / 64];
+            *word = if value { *word | mask } else { *word & !mask };
+            at += count;
+        }
+    }
+
+    /// The pages from `first` to the end of its word, but before `end`: bit 0 is `first`.
+    #[inline]
+    pub fn part(&self, first: u32, end: u32) -> u64 {
+        let count = (64 - first % 64).min(end - first);
+        (self.0[first as usize / 64] >> (first % 64)) & (u64::MAX >> (64 - count))
+    }
+
+    /// Clears pages of a part that starts at `first`.
+    #[inline]
+    pub fn clear_part(&mut self, first: u32, bits: u64) {
+        self.0[first as usize / 64] &= !(bits << (first % 64));
+    }
+
+    /// Where the part behind the one that starts at `first` starts.
+    #[inline]
+    pub const fn next_part(first: u32) -> u32 {
+        (first / 64 + 1) * 64
+    }
+}

@@ -60,3 +60,12 @@ pub fn hash_file(path: &Path) -> Result<u64, TraceError> {
         }
     }
 }
+
+/// A file beside its final place, with the permissions that a new file has.
+pub(crate) fn temporary_in(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".margay-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}

@@ -66,7 +66,7 @@ impl TraceWriter {
         }
         let start = || -> io::Result<Out> {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let file = BufWriter::new(tempfile::Builder::new().prefix(".margay-").tempfile_in(folder)?);
+            let file = BufWriter::new(crate::compress::temporary_in(folder)?);
             let extension = path.extension().and_then(|extension| extension.to_str());
             let mut out = match (format, extension) {
                 (Format::Mgt, _) => Out::Mgt(Box::new(mgt::Encoder::new(file)?)),

@@ -1,0 +1,40 @@
+# make demo: set up and run the main job. make test: set up and run every test.
+CARGO ?= cargo
+MARGAY = target/release/margay
+
+.PHONY: demo test test-long bench reproduce docs build
+
+build:
+	$(CARGO) build --release -p margay
+
+demo: build
+	@mkdir -p out
+	@echo; echo "== every policy on the writes of SQLite (samples/sqlite-messages.mgt), 10 times over"
+	$(MARGAY) compare samples/sqlite-messages.mgt --repeat 10 --plot out/demo-sqlite.svg
+	@echo; echo "== every policy on hot and cold data, 90 % of the writes to 10 % of the pages, the 24 MB card of the FMS papers"
+	$(MARGAY) compare hot-cold:90/10,writes=98304,poisson=24609375us --device intel-series2plus-24mb --plot out/demo-hot-cold.svg
+	@echo "plots: out/demo-sqlite.svg out/demo-hot-cold.svg"
+
+test:
+	scripts/test.sh
+
+# Bounds: 2,000 random histories per property (some minutes), 60 s of fuzzing per target where cargo-fuzz and a
+# nightly toolchain are there, the whole FMS study with 8 seeds (half a minute).
+test-long: test build
+	PROPTEST_CASES=2000 $(CARGO) test --release -p margay-ftl -p margay-policy -p margay-trace
+	$(MARGAY) reproduce fms
+	scripts/fuzz.sh 60
+
+bench:
+	$(CARGO) build --release -p margay-bench
+	target/release/margay-bench speed 1 4 16 64 256
+	target/release/margay-bench m6
+	target/release/margay-bench instructions
+
+reproduce: build
+	$(MARGAY) reproduce fms
+
+# Generated references; a test fails when they are stale.
+docs: build
+	$(MARGAY) policies --markdown > docs/policies.md
+	$(MARGAY) man docs/man

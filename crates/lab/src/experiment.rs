@@ -147,6 +147,8 @@ impl Experiment {
 
     /// Pages exported.
     pub fn exported_pages(&self) -> Result<u32, LabError> {
+        // An impossible layout is told as such, not as a capacity of nothing.
+        self.config().limit_pages(&self.device.geometry()?, 1)?;
         let data_pages = f64::from(self.data_pages()?);
         let (what, value, pages) = match self.capacity {
             Capacity::Pages(pages) => ("exported pages", f64::from(pages), f64::from(pages)),

@@ -100,11 +100,9 @@ pub(crate) fn detect(path: &str, head: &[u8], is_whole: bool) -> Result<Format, 
         Format::Tencent,
         if has_point { Format::DiskSim } else { Format::Mqsim },
         Format::Blkparse,
-        Format::LibCacheSimCsv,
     ];
-    let mut fitting = Vec::new();
-    for format in candidates {
-        let Some(mut reader) = text_format(format, head, None)? else { continue };
+    let fits = |format: Format| -> Result<Option<usize>, TraceError> {
+        let Some(mut reader) = text_format(format, head, None)? else { return Ok(None) };
         let (mut requests, mut bad) = (0, 0);
         for line in &lines {
             match reader.line(line) {
@@ -113,17 +111,21 @@ pub(crate) fn detect(path: &str, head: &[u8], is_whole: bool) -> Result<Format, 
                 Err(_) => bad += 1,
             }
         }
-        if requests > 0 && bad * 10 <= lines.len() {
-            fitting.push((bad, format));
-        }
+        Ok((requests > 0 && bad * 10 <= lines.len()).then_some(bad))
+    };
+    let mut fitting = Vec::new();
+    for format in candidates {
+        fitting.extend(fits(format)?.map(|bad| (bad, format)));
+    }
+    // Three or four numbers fit much, so objects are the last thing that is thought of.
+    if fitting.is_empty() && (3..=4).contains(&first.split(|byte| *byte == b',').count()) {
+        fitting.extend(fits(Format::LibCacheSimCsv)?.map(|bad| (bad, Format::LibCacheSimCsv)));
     }
     fitting.sort_by_key(|(bad, _)| *bad);
     match fitting.as_slice() {
         [] => Err(unknown(&format!("no reader understands its first {} lines", lines.len()))),
         [(_, format)] => Ok(*format),
         [(best, format), (next, _), ..] if best < next => Ok(*format),
-        // What a time and four numbers mean cannot be told apart from an object trace.
-        [(_, Format::Tencent), (_, Format::LibCacheSimCsv)] => Ok(Format::Tencent),
         several => {
             let names: Vec<_> = several.iter().map(|(_, format)| format.name()).collect();
             Err(unknown(&format!("it could be {}", names.join(" or "))))

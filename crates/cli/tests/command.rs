@@ -1,0 +1,198 @@
+//! The command as a person uses it: results, files, exit codes, messages.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn margay(args: &[&str]) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    Command::new(env!("CARGO_BIN_EXE_margay")).args(args).current_dir(root).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn fails(args: &[&str], code: i32, message: &str) {
+    let output = margay(args);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+    assert!(error.contains(message), "{args:?}: {error}");
+    assert!(output.stdout.is_empty(), "{args:?} printed a result: {}", text(&output.stdout));
+}
+
+fn works(args: &[&str]) -> String {
+    let output = margay(args);
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+const CARD: &[&str] =
+    &["--device", "intel-series2plus-24mb", "--reserved-segments", "1", "--exported-pages", "5245", "-q"];
+const SAMPLE: &str = "samples/sqlite-messages.mgt";
+
+#[test]
+fn a_replay_prints_write_amplification_with_its_window_and_the_definition_of_over_provisioning() {
+    let args = [&["replay", "random,writes=49152,poisson=24609375us"], CARD].concat();
+    let out = works(&args);
+    for part in [
+        "write amplification",
+        "warm window",
+        "from host write 24576 on",
+        "(data pages / exported pages - 1)",
+        "victims by utilization",
+        "lifetime, years",
+        "seed 1",
+    ] {
+        assert!(out.contains(part), "'{part}' is missing from:\n{out}");
+    }
+}
+
+#[test]
+fn a_replay_is_the_same_every_time_but_for_wall_time() {
+    let args = [&["replay", "hot-cold:90/10,writes=20000", "-s", "d-choices", "-p", "m6", "-f", "json"], CARD].concat();
+    let run = || {
+        let mut value: serde_json::Value = serde_json::from_str(&works(&args)).unwrap();
+        value["row"]["wall_s"] = 0.into();
+        value["row"]["writes_per_s"] = 0.into();
+        value
+    };
+    let first = run();
+    assert_eq!(first, run());
+    let row = &first["row"];
+    assert_eq!(row["host_writes"], 20_000);
+    let programs = 20_000 + row["copies"].as_u64().unwrap() + row["metadata_pages"].as_u64().unwrap();
+    assert!((row["wa"].as_f64().unwrap() - programs as f64 / 20_000.0).abs() < 1e-12);
+    let erases: u64 = first["erases"].as_array().unwrap().iter().map(|e| e.as_u64().unwrap()).sum();
+    assert_eq!(row["erases"], erases);
+    assert!(first["series"].as_array().unwrap().len() > 4);
+}
+
+#[test]
+fn a_comparison_has_a_row_for_every_pair_marks_the_best_and_advises() {
+    let out = works(&["compare", SAMPLE, "-q"]);
+    let rows = out.lines().filter(|line| line.starts_with("| ") && !line.contains("selection")).count();
+    assert_eq!(rows, 49, "{out}");
+    assert!(out.contains('*') && out.contains("Choose ") && out.contains("xxh3"), "{out}");
+    let few = works(&["compare", SAMPLE, "-q", "-s", "greedy", "-s", "cat:shape=sqrt", "-p", "m1", "--seeds", "2"]);
+    assert!(few.contains("means over 2 seeds") && few.contains("cat:shape=sqrt,scale=0.00775d"), "{few}");
+}
+
+#[test]
+fn results_and_plots_are_written_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    for format in ["json", "csv", "parquet"] {
+        let path = at(format);
+        works(&["compare", SAMPLE, "-q", "-s", "greedy", "-f", format, "-o", &path, "--plot", &at("c.png")]);
+        let bytes = std::fs::read(&path).unwrap();
+        match format {
+            "parquet" => assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1")),
+            "csv" => assert_eq!(text(&bytes).lines().count(), 8),
+            _ => assert_eq!(serde_json::from_slice::<serde_json::Value>(&bytes).unwrap().as_array().unwrap().len(), 7),
+        }
+    }
+    works(&["replay", SAMPLE, "-q", "--plot", &at("r.svg")]);
+    assert!(std::fs::read_to_string(at("r.svg")).unwrap().contains("uniformity"));
+    assert!(std::fs::read(at("c.png")).unwrap().starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn an_experiment_file_holds_what_options_say_and_the_command_line_wins() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("e.toml");
+    std::fs::write(
+        &path,
+        "source = 'random,writes=5000'\ndevice = 'intel-series2plus-24mb'\nutilization = 0.8\nseed = 4\nlow-water = 5\n",
+    )
+    .unwrap();
+    let file = path.display().to_string();
+    let row = |args: &[&str]| -> serde_json::Value {
+        let all = [&["replay", "-q", "-f", "json", "-e", &file], args].concat();
+        serde_json::from_str::<serde_json::Value>(&works(&all)).unwrap()["row"].take()
+    };
+    let plain = row(&[]);
+    assert_eq!((plain["seed"].as_u64(), plain["low_water"].as_u64()), (Some(4), Some(5)));
+    assert_eq!(plain["exported_pages"], 4761);
+    let changed = row(&["--seed", "9", "--exported-pages", "3000"]);
+    assert_eq!((changed["seed"].as_u64(), changed["exported_pages"].as_u64()), (Some(9), Some(3000)));
+    std::fs::write(&path, "sede = 4\n").unwrap();
+    fails(&["replay", "-e", &file], 3, "unknown key 'sede'; the known ones are source, device");
+}
+
+#[test]
+fn traces_are_generated_described_converted_and_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    works(&["generate", "zipf:1.1,writes=2000,poisson=1ms,reads=0.3", &at("t.mgt"), "--pages", "500"]);
+    works(&["trace", "convert", &at("t.mgt"), &at("t.log.gz"), "--to-format", "fio"]);
+    let info = works(&["trace", "info", &at("t.mgt"), &at("t.log.gz")]);
+    assert!(info.contains("mgt (plain)") && info.contains("fio (gzip)") && info.contains("2000 writes"), "{info}");
+    assert_eq!(works(&["trace", "head", &at("t.mgt"), "-n", "3"]).lines().count(), 4);
+    works(&["replay", &at("t.log.gz"), "-q", "--repeat", "3"]);
+    fails(&["generate", "random", &at("x.mgt")], 2, "has no end: add writes=N");
+    fails(&["generate", "random,writes=5", &at("x.spc"), "--format", "spc"], 2, "cannot be written");
+    fails(&["generate", "random,writes=5", "/nonexistent/x.mgt"], 3, "/nonexistent/x.mgt");
+}
+
+#[test]
+fn wrong_names_and_impossible_values_are_told_with_what_would_be_right() {
+    let card = |args: &[&'static str]| [&["replay", "random,writes=100"], CARD, args].concat();
+    fails(&["replay"], 2, "no source");
+    fails(&card(&["-s", "gredy"]), 2, "the known ones are greedy, cost-benefit");
+    fails(&card(&["-p", "m7"]), 2, "the known ones are m1, m2");
+    fails(&card(&["--leveling", "lots"]), 2, "the known ones are none, swap, threshold");
+    fails(&["replay", "randum"], 2, "the known ones are sequential, random");
+    fails(&["replay", "random", "--device", "intel"], 2, "the known ones are intel-series2plus-24mb");
+    fails(&["replay", "random", "--device", "/nonexistent.toml"], 3, "/nonexistent.toml");
+    fails(&["replay", "/nonexistent/trace.csv"], 3, "no such file");
+    fails(&["replay", "random", "--utilization", "0.999999"], 2, "could never be cleaned");
+    fails(&["replay", "random", "--utilization", "1.5"], 2, "1.5");
+    fails(&["replay", "random", "--low-water", "0"], 2, "at least 1");
+    fails(&["replay", "random", "--flash-size", "1M"], 2, "at least 2 segments");
+    fails(&["replay", "random", "--flash-size", "100P"], 2, "a number with K, M, G or T");
+    fails(&["replay", "random", "--header-pages", "256"], 2, "leave no data page");
+    fails(&["replay", "random", "--device-writes", "-1"], 2, "--device-writes");
+    fails(&["replay", "random", "--warm-up", "1"], 2, "warm-up");
+    fails(&["replay", "random,writes=9", "--plot", "x.pdf"], 2, ".svg or .png");
+    fails(&["replay", SAMPLE, "--trace-format", "spss"], 2, "the known ones are msr");
+    fails(
+        &["replay", SAMPLE, "-q", "--device", "ideal-1gb", "--addresses", "direct", "--flash-size", "2M"],
+        2,
+        "past the end of the device",
+    );
+    fails(&["compare", SAMPLE, "-q", "-f", "parquet"], 2, "needs --output");
+    fails(&["model", "greedy", "alpha=1.1"], 2, "'b' is missing");
+}
+
+#[test]
+fn a_result_that_cannot_be_written_leaves_nothing_and_exits_1() {
+    fails(&["replay", "random,writes=10", "-q", "-f", "csv", "-o", "/proc/nowhere/x.csv"], 1, "/proc/nowhere/x.csv");
+}
+
+#[test]
+fn models_are_evaluated() {
+    assert!(works(&["model", "greedy", "spare=0.10", "b=256"]).contains("wa = 5.08"));
+    assert!(works(&["model"]).contains("d-choices"));
+}
+
+#[test]
+fn generated_references_are_fresh() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let kept = std::fs::read_to_string(root.join("docs/policies.md")).unwrap();
+    assert_eq!(works(&["policies", "--markdown"]), kept, "docs/policies.md is stale: run make docs");
+    let folder = tempfile::tempdir().unwrap();
+    works(&["man", &folder.path().display().to_string()]);
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        let kept = std::fs::read(root.join("docs/man").join(entry.file_name())).unwrap_or_default();
+        assert!(kept == std::fs::read(entry.path()).unwrap(), "docs/man is stale: run make docs");
+    }
+    assert!(works(&["completions", "bash"]).contains("margay"));
+}
+
+#[test]
+fn the_fms_tables_are_within_their_bounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = works(&["reproduce", "fms", "--tables-only", "-q", "--folder", &folder.path().display().to_string()]);
+    assert!(!out.contains("MISSED") && out.matches(" ok ").count() >= 34, "{out}");
+}

@@ -2,7 +2,9 @@ use margay_flash::{Geometry, Lpn};
 use margay_ftl::Ftl;
 use margay_log::{Config, Counters, Hint};
 use margay_media::NullFlash;
-use margay_policy::{Placement, Selection, Sizing, Visitor, visit};
+use margay_policy::placement::Sequential;
+use margay_policy::selection::Cat;
+use margay_policy::{AgeFunction, Placement, Scale, Selection, Shape, Sizing, Visitor, visit};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::hint::black_box;
@@ -60,14 +62,11 @@ impl Uniform {
     }
 }
 
-impl Visitor for Uniform {
-    type Output = Result<Measured, String>;
+type Disk<S, P> = Ftl<NullFlash, S, P>;
 
-    fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
-        self,
-        selection: S,
-        placement: P,
-    ) -> Self::Output {
+impl Uniform {
+    /// The measurement, and the disk after it.
+    fn run<S: Selection, P: Placement>(self, selection: S, placement: P) -> Result<(Measured, Disk<S, P>), String> {
         let pages = self.sizing().exported_pages;
         let geometry = Geometry::new(self.segments, PAGES_PER_SEGMENT, PAGE_BYTES).map_err(|e| e.to_string())?;
         let config = Config { low_water: 2, high_water: 2, ..Config::default() };
@@ -87,12 +86,31 @@ impl Visitor for Uniform {
             disk.write(lpn, &[], Hint::None, self.warm_up + time).map_err(|e| e.to_string())?;
         }
         let seconds = started.elapsed().as_secs_f64();
-        Ok(Measured {
-            counters: disk.log().counters().clone(),
-            seconds,
-            bytes_per_page: disk.memory_bytes() as f64 / f64::from(geometry.pages()),
-        })
+        let counters = disk.log().counters().clone();
+        let bytes_per_page = disk.memory_bytes() as f64 / f64::from(geometry.pages());
+        Ok((Measured { counters, seconds, bytes_per_page }, disk))
     }
+}
+
+impl Visitor for Uniform {
+    type Output = Result<Measured, String>;
+
+    fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
+        self,
+        selection: S,
+        placement: P,
+    ) -> Self::Output {
+        Ok(self.run(selection, placement)?.0)
+    }
+}
+
+/// How many tree nodes exact CAT looks at per selection, beside the segments that a scan would look at.
+fn cat_nodes(segments: u32) -> Result<f64, String> {
+    let pages = u64::from(segments) * u64::from(PAGES_PER_SEGMENT);
+    let uniform = Uniform { segments, warm_up: pages.max(4_000_000), writes: 2_000_000 };
+    let age = AgeFunction::new(Shape::Log, Scale::DeviceWrites(0.00775), uniform.sizing().exported_pages);
+    let cat = Cat::new(uniform.sizing(), age);
+    Ok(uniform.run(cat, Sequential)?.1.log().selection().nodes_per_selection())
 }
 
 const PAIRS: [(&str, &str); 5] =
@@ -138,6 +156,12 @@ pub fn run(args: &[String]) -> Result<(), String> {
                 programs / bare,
                 measured.counters.write_amplification().unwrap_or(f64::NAN),
                 measured.bytes_per_page
+            );
+        }
+        if gib <= 64 {
+            println!(
+                "{gib:>6} exact CAT looks at {:.0} tree nodes per selection, of {segments} segments",
+                cat_nodes(segments)?
             );
         }
     }

@@ -151,7 +151,7 @@ fn wrong_names_and_impossible_values_are_told_with_what_would_be_right() {
     fails(&["replay", "random", "--flash-size", "1M"], 2, "at least 2 segments");
     fails(&["replay", "random", "--flash-size", "100P"], 2, "a number with K, M, G or T");
     fails(&["replay", "random", "--header-pages", "256"], 2, "leave no data page");
-    fails(&["replay", "random", "--device-writes", "-1"], 2, "--device-writes");
+    fails(&["replay", "random", "--device-writes=-1"], 2, "--device-writes");
     fails(&["replay", "random", "--warm-up", "1"], 2, "warm-up");
     fails(&["replay", "random,writes=9", "--plot", "x.pdf"], 2, ".svg or .png");
     fails(&["replay", SAMPLE, "--trace-format", "spss"], 2, "the known ones are msr");

@@ -32,7 +32,7 @@ fn lists() -> Result<Vec<List>, Failure> {
     for (name, text) in presets() {
         let device = DeviceSpec::parse(name, text)?;
         let summary = format!(
-            "{}: {} segments of {} pages of {} bytes; read {} us, program {} us, erase {} us; {} erases",
+            "{}: {} segments of {} pages of {} bytes; read {} us, program {} us, erase {} us; {} erases; energy {}",
             device.name,
             device.segments,
             device.pages_per_segment,
@@ -40,7 +40,8 @@ fn lists() -> Result<Vec<List>, Failure> {
             device.timing.read_us,
             device.timing.program_us,
             device.timing.erase_us,
-            device.endurance_erases
+            device.endurance_erases,
+            if device.energy.is_some() { "known" } else { "not stated" }
         );
         devices.push(Entry { source: device.source, ..plain(name, &summary) });
     }

@@ -339,12 +339,6 @@ pub fn reproduction(result: &Reproduction, seeds: u32) -> String {
     let mut table = new_table(&["cell", "measure", "published", "to be met", "measured", "+-", "off by", "bound", ""]);
     for one in &result.comparisons {
         let digits = if one.wanted.abs() < 100.0 { 3 } else { 0 };
-        let bound = match one.bound {
-            Bound::Exact(_) => "exact".into(),
-            Bound::Relative(share) => format!("{:.1} %", share * 100.0),
-            Bound::Absolute(by) => format!("{by}"),
-            Bound::None => "-".into(),
-        };
         let off = match one.bound {
             Bound::Absolute(_) => format!("{:+.2}", one.measured - one.wanted),
             _ if one.wanted == 0.0 => format!("{:+}", one.measured),
@@ -363,7 +357,7 @@ pub fn reproduction(result: &Reproduction, seeds: u32) -> String {
             right(format!("{:.digits$}", one.measured)),
             right(format!("{:.digits$}", one.deviation)),
             right(off),
-            right(bound),
+            right(one.bound),
             Cell::new(verdict),
         ]);
     }

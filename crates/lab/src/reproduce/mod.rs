@@ -3,10 +3,11 @@
 pub mod fms;
 
 use crate::LabError;
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
+use std::fmt;
 
 /// How far a measured value may lie from the one to be met.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     /// Not at all, to the digits given.
     Exact(f64),
@@ -18,8 +19,25 @@ pub enum Bound {
     None,
 }
 
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(_) => f.write_str("exact"),
+            Self::Relative(share) => write!(f, "{:.1} %", share * 100.0),
+            Self::Absolute(by) => write!(f, "{by}"),
+            Self::None => f.write_str("-"),
+        }
+    }
+}
+
+impl Serialize for Bound {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// One figure of a publication beside the measured one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Where it was published.
     pub place: String,
@@ -57,7 +75,7 @@ impl Comparison {
 }
 
 /// A figure of several curves.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// Short name, also of its files.
     pub name: String,
@@ -72,7 +90,7 @@ pub struct Figure {
 }
 
 /// All of a reproduction.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reproduction {
     /// Published against measured.
     pub comparisons: Vec<Comparison>,

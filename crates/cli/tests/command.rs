@@ -156,7 +156,7 @@ fn wrong_names_and_impossible_values_are_told_with_what_would_be_right() {
     fails(&["replay", "random,writes=9", "--plot", "x.pdf"], 2, ".svg or .png");
     fails(&["replay", SAMPLE, "--trace-format", "spss"], 2, "the known ones are msr");
     fails(
-        &["replay", SAMPLE, "-q", "--device", "ideal-1gb", "--addresses", "direct", "--flash-size", "2M"],
+        &["replay", SAMPLE, "-q", "--device", "ideal-1gb", "--addresses", "direct", "--exported-pages", "500"],
         2,
         "past the end of the device",
     );

@@ -45,10 +45,11 @@ fn span_s(s: f64) -> String {
 }
 
 fn maybe(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(
-        || "-".into(),
-        |value| if value >= 1e5 { format!("{value:.2e}") } else { format!("{value:.digits$}") },
-    )
+    match value {
+        None => "-".into(),
+        Some(value) if value >= 1e5 || (value > 0.0 && value < 0.1) => format!("{value:.2e}"),
+        Some(value) => format!("{value:.digits$}"),
+    }
 }
 
 /// What a run was of, in two lines.

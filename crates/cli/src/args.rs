@@ -167,6 +167,9 @@ pub struct SetupArgs {
     /// Share of the run that the warm window leaves out at the start [default: 0.5]
     #[arg(long)]
     pub warm_up: Option<f64>,
+    /// The share of segments whose wearing out is forecast beside the first [default: 0.1]
+    #[arg(long)]
+    pub worn_share: Option<f64>,
     /// Seed of workload and policies [default: 1]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -409,6 +412,7 @@ impl SetupArgs {
             separate_read_only: self.separate_read_only || file.separate_read_only,
             leveling: self.leveling.or(file.leveling),
             warm_up: self.warm_up.or(file.warm_up),
+            worn_share: self.worn_share.or(file.worn_share),
             seed: self.seed.or(file.seed),
             addresses: self.addresses.or(file.addresses),
             reading: ReadingArgs {
@@ -490,6 +494,7 @@ impl SetupArgs {
         experiment.separate_read_only = setup.separate_read_only;
         experiment.leveling = setup.leveling.as_deref().unwrap_or("none").parse()?;
         experiment.warm_up = setup.warm_up.unwrap_or(0.5);
+        experiment.worn_share = setup.worn_share.unwrap_or(0.1);
         experiment.seed = setup.seed.unwrap_or(1);
         if from_trace {
             if setup.pages_per_segment.is_none() && setup.device.is_none() {

@@ -167,6 +167,11 @@ fn wrong_names_and_impossible_values_are_told_with_what_would_be_right() {
 #[test]
 fn a_result_that_cannot_be_written_leaves_nothing_and_exits_1() {
     fails(&["replay", "random,writes=10", "-q", "-f", "csv", "-o", "/proc/nowhere/x.csv"], 1, "/proc/nowhere/x.csv");
+    fails(&["replay", "random,writes=10", "-q", "-f", "csv", "-o", "/dev/full"], 1, "/dev/full: No space left");
+    assert!(!Path::new("/dev/full").is_file());
+    works(&["replay", "random,writes=10", "-q", "-f", "csv", "-o", "/dev/null"]);
+    assert!(!Path::new("/dev/null").is_file(), "a device is written to, not replaced");
+    fails(&["generate", "random,writes=5", "/dev/null"], 3, "not a regular file");
 }
 
 #[test]

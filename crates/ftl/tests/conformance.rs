@@ -250,6 +250,16 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn a_window_of_all_segments_is_greedy(setup in setups(), steps in steps(2000, 1500)) {
+        let cost = |selection: &str| {
+            visit(selection.parse().unwrap(), "m6".parse().unwrap(), setup.sizing(), Cost(setup, &steps))
+        };
+        prop_assert_eq!(cost("windowed-greedy:window=1"), cost("greedy"));
+    }
+}
+
 #[test]
 fn sorting_a_victim_changes_nothing_when_one_segment_is_cleaned_at_a_time() {
     let setup = Setup { segments: 40, pages_per_segment: 32, config: Config::default(), percent: 90 };

@@ -101,6 +101,8 @@ pub struct Experiment {
     pub limit: Limit,
     /// Share of the run that the warm window leaves out at the start.
     pub warm_up: f64,
+    /// The share of segments whose wearing out the forecast tells beside the first.
+    pub worn_share: f64,
     /// Seed of workload and policies.
     pub seed: u64,
 }
@@ -122,6 +124,7 @@ impl Experiment {
             source,
             limit: Limit::Once,
             warm_up: 0.5,
+            worn_share: 0.1,
             seed: 1,
         }
     }
@@ -168,7 +171,9 @@ impl Experiment {
 
     /// Checks the shares.
     pub(crate) fn check(&self) -> Result<(), LabError> {
-        for (what, value, below_one) in [("fill", self.fill, false), ("warm-up", self.warm_up, true)] {
+        for (what, value, below_one) in
+            [("fill", self.fill, false), ("worn share", self.worn_share, false), ("warm-up", self.warm_up, true)]
+        {
             if !(0.0..=1.0).contains(&value) || (below_one && value == 1.0) {
                 let problem = format!("a share from 0 {} 1 is wanted", if below_one { "up to under" } else { "to" });
                 return Err(LabError::Value { what, value: value.to_string(), problem });

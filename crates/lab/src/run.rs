@@ -311,7 +311,13 @@ impl Finish<'_> {
             p99_write_us: self.work.quantile_us(0.99),
             worst_write_pages: self.work.worst_programs(),
             duration_s: self.duration_s,
-            forecast: Forecast::new(usable, device.endurance_erases, 0.1, host_bytes, self.duration_s),
+            forecast: Forecast::new(
+                usable,
+                device.endurance_erases,
+                experiment.worn_share,
+                host_bytes,
+                self.duration_s,
+            ),
             wall_s: self.wall_s,
             writes_per_s: counters.host_writes as f64 / self.wall_s.max(1e-9),
         };

@@ -35,7 +35,10 @@ const AGE_SCALE: Scale = Scale::DeviceWrites(0.00775);
 const HEAT_SCALE: Scale = Scale::DeviceWrites(0.67);
 
 const SHAPE: (&str, &str) = ("shape", "log (default), linear, sqrt: shape of the age transformation");
-const AGE: (&str, &str) = ("scale", "0.00775d (default): span of the age transformation, as 1000s, 40w or 0.5d");
+const AGE: (&str, &str) = (
+    "scale",
+    "0.00775d (default): span of the age transformation: 1000s (time), 40w (host page writes), 0.5d (device writes)",
+);
 
 fn scale(parts: &mut Parts<'_>, key: &'static str, default: Scale) -> Result<Scale, SpecError> {
     parts.text(key).map_or(Ok(default), |text| Scale::parse(key, text))

@@ -65,6 +65,12 @@ impl TraceWriter {
             return Err(TraceError::NotWritable { path: name, format: format.name() });
         }
         let start = || -> io::Result<Out> {
+            if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "not a regular file; a trace is put in place whole",
+                ));
+            }
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let file = BufWriter::new(crate::compress::temporary_in(folder)?);
             let extension = path.extension().and_then(|extension| extension.to_str());

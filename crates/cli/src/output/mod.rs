@@ -17,9 +17,14 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file whole or not at all; into a pipe or device directly.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let write = || -> std::io::Result<()> {
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            let mut special = std::fs::OpenOptions::new().write(true).open(path)?;
+            special.write_all(bytes)?;
+            return special.flush();
+        }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
         let mut builder = tempfile::Builder::new();

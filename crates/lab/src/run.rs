@@ -110,7 +110,7 @@ pub fn run_prepared(
     let started = Instant::now();
     let mut last_us = 0;
     loop {
-        ops.next_batch(&mut batch, BATCH)?;
+        ops.next_batch(&mut batch, recorder.most_ops(disk.counters().host_writes))?;
         let Some(last) = batch.last() else { break };
         last_us = last.time_us;
         let result = disk.run(&batch, &mut work);
@@ -162,6 +162,14 @@ impl Recorder {
             warm_from: expected.map(|writes| (writes as f64 * warm_share) as u64),
             warm: disk.counters().clone(),
             states: Vec::new(),
+        }
+    }
+
+    /// How many operations may be done before the next look, so that the warm window starts where it should.
+    fn most_ops(&self, writes: u64) -> usize {
+        match self.warm_from {
+            Some(from) if writes < from => BATCH.min((from - writes) as usize),
+            _ => BATCH,
         }
     }
 

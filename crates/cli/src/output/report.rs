@@ -248,7 +248,7 @@ pub fn comparison(outcomes: &[Outcome]) -> String {
         for ((_, measure, digits, _), best) in measures.iter().zip(&best) {
             let value = pair.mean(measure);
             let mark = if value == *best { "*" } else { " " };
-            cells.push(right(format!("{value:.digits$}{mark}")));
+            cells.push(right(if value.is_nan() { "- ".into() } else { format!("{value:.digits$}{mark}") }));
         }
         table.add_row(cells);
     }

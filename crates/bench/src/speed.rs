@@ -1,4 +1,5 @@
 use margay_flash::{Geometry, Lpn};
+use margay_format::Plain;
 use margay_ftl::Ftl;
 use margay_log::{Config, Counters, Hint};
 use margay_media::NullFlash;
@@ -62,7 +63,7 @@ impl Uniform {
     }
 }
 
-type Disk<S, P> = Ftl<NullFlash, S, P>;
+type Disk<S, P> = Ftl<Plain<NullFlash>, S, P>;
 
 impl Uniform {
     /// The measurement, and the disk after it.
@@ -71,7 +72,7 @@ impl Uniform {
         let geometry = Geometry::new(self.segments, PAGES_PER_SEGMENT, PAGE_BYTES).map_err(|e| e.to_string())?;
         let config = Config { low_water: 2, high_water: 2, ..Config::default() };
         let mut disk =
-            Ftl::new(NullFlash::new(geometry), config, selection, placement, pages).map_err(|e| e.to_string())?;
+            Ftl::new(Plain::new(NullFlash::new(geometry)), config, selection, placement, pages, &[]).map_err(|e| e.to_string())?;
         for lpn in 0..pages {
             disk.fill(Lpn(lpn), &[], Hint::None).map_err(|e| e.to_string())?;
         }

@@ -37,8 +37,34 @@ pub enum FlashError {
         /// The length of a page in bytes.
         page_bytes: u32,
     },
+    /// A program would have to turn a 0 bit into a 1 (NOR).
+    BitsSet {
+        /// The page.
+        ppn: Ppn,
+        /// The first such byte in it.
+        offset_bytes: u32,
+    },
+    /// The device cannot do this: program or read parts of pages on one that is not byte-programmable.
+    Unsupported,
+    /// The device lost its power; nothing works until it is opened anew.
+    PowerLost,
+    /// The file or driver below failed.
+    Io {
+        /// The operating system's error number, 0 if there is none.
+        code: i32,
+    },
     /// More bit errors than the ECC corrects.
     Uncorrectable {
+        /// The page.
+        ppn: Ppn,
+    },
+    /// The page was read without error and is not what was programmed: its checksum or its owner is wrong.
+    Corrupt {
+        /// The page.
+        ppn: Ppn,
+    },
+    /// The page's data could not be read when the page was moved; it is gone.
+    Lost {
         /// The page.
         ppn: Ppn,
     },
@@ -70,7 +96,15 @@ impl fmt::Display for FlashError {
             Self::BufferSize { len_bytes, page_bytes } => {
                 write!(f, "buffer of {len_bytes} bytes where a page has {page_bytes}")
             }
+            Self::BitsSet { ppn, offset_bytes } => {
+                write!(f, "byte {offset_bytes} of page {ppn} cannot be programmed: a bit would have to become 1")
+            }
+            Self::Unsupported => f.write_str("the device cannot read or program parts of pages"),
+            Self::PowerLost => f.write_str("the device has lost its power"),
+            Self::Io { code } => write!(f, "the file or driver below the device failed (os error {code})"),
             Self::Uncorrectable { ppn } => write!(f, "page {ppn} has more bit errors than the ECC corrects"),
+            Self::Corrupt { ppn } => write!(f, "page {ppn} is not what was programmed: its checksum or owner is wrong"),
+            Self::Lost { ppn } => write!(f, "the data of page {ppn} could not be read when it was moved, and is lost"),
             Self::ProgramFailed { ppn } => write!(f, "programming page {ppn} failed"),
             Self::EraseFailed { segment } => write!(f, "erasing segment {segment} failed"),
         }

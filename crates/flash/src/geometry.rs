@@ -41,6 +41,8 @@ pub struct Geometry {
     segments: u32,
     pages_per_segment: u32,
     page_bytes: u32,
+    spare_bytes: u32,
+    byte_programmable: bool,
     divider: Divider,
 }
 
@@ -94,7 +96,22 @@ impl Geometry {
         if pages > Self::MAX_PAGES {
             return Err(GeometryError::TooManyPages { pages, limit: Self::MAX_PAGES });
         }
-        Ok(Self { segments, pages_per_segment, page_bytes, divider: Divider::new(pages_per_segment) })
+        let divider = Divider::new(pages_per_segment);
+        Ok(Self { segments, pages_per_segment, page_bytes, spare_bytes: 0, byte_programmable: false, divider })
+    }
+
+    /// The same with a spare area of `spare_bytes` usable bytes beside each page (NAND).
+    #[must_use]
+    pub const fn with_spare(mut self, spare_bytes: u32) -> Self {
+        self.spare_bytes = spare_bytes;
+        self
+    }
+
+    /// The same on a device whose bytes can be programmed one by one (NOR).
+    #[must_use]
+    pub const fn byte_programmable(mut self) -> Self {
+        self.byte_programmable = true;
+        self
     }
 
     /// Number of segments.
@@ -113,6 +130,18 @@ impl Geometry {
     #[inline(always)]
     pub const fn page_bytes(&self) -> u32 {
         self.page_bytes
+    }
+
+    /// Usable bytes of the spare area of a page: what is left beside ECC and bad-block mark. 0 without one.
+    #[inline(always)]
+    pub const fn spare_bytes(&self) -> u32 {
+        self.spare_bytes
+    }
+
+    /// Whether parts of a page can be programmed one after the other ([`crate::Flash::program_part`]).
+    #[inline(always)]
+    pub const fn is_byte_programmable(&self) -> bool {
+        self.byte_programmable
     }
 
     /// Pages of the device.

@@ -24,32 +24,48 @@ pub enum ReadStatus {
 /// The contract, which every device and every layer keeps and every client may rely on:
 ///
 /// 1. A segment is erased as a whole; only then may its pages be programmed again.
-/// 2. The pages of a segment are programmed in ascending order, each at most once between two erases.
-///    Pages may not be skipped. A violation is [`FlashError::OutOfOrder`] or [`FlashError::NotErased`]
-///    where the device checks it, and undefined content where it does not.
-/// 3. A program or erase that returns `Ok` survives a power cut. One that was interrupted may leave
-///    the page or segment in any state: old, new, a mixture, unreadable, or readable now and not later.
-/// 4. `data` is exactly one page long. A device without payload (the null device) ignores it and accepts
-///    an empty slice.
+/// 2. The pages of a segment are programmed in ascending order, each at most once between two erases. A
+///    violation is [`FlashError::OutOfOrder`] or [`FlashError::NotErased`] where the device checks it, and
+///    undefined content where it does not. On a byte-programmable device (NOR) `program_part` may come in any
+///    order, each bit only from 1 to 0.
+/// 3. A program or erase that returns `Ok` survives a power cut once [`Flash::sync`] has returned `Ok`; chips
+///    need no sync. Everything before a sync is on flash before anything after it. One that was interrupted may
+///    leave the page or segment in any state: old, new, a mixture, unreadable, or readable now and not later.
+/// 4. `data` is one page, `spare` at most the spare area; what is beyond a shorter spare stays erased. An empty
+///    `data` or `spare` is not read. A device without payload (the null device) ignores both.
 /// 5. Operations are synchronous and are carried out in the order of the calls.
+/// 6. A failed program or erase is permanent: the segment is to be retired. Its programmed pages stay readable.
 pub trait Flash {
     /// The shape of the device; constant over its life.
     fn geometry(&self) -> &Geometry;
 
-    /// Reads one page into `data`.
-    fn read(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<ReadStatus, FlashError>;
+    /// Reads one page into `data` and its spare area into `spare`.
+    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError>;
 
-    /// Programs one erased page with `data`.
-    fn program(&mut self, ppn: Ppn, data: &[u8]) -> Result<(), FlashError>;
+    /// Programs one erased page.
+    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError>;
 
     /// Erases one segment.
     fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError>;
 
-    /// Copies a page to an erased page. Devices with a copy-back command or without payload override it.
-    fn copy(&mut self, from: Ppn, to: Ppn, scratch: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        let status = self.read(from, scratch)?;
-        self.program(to, scratch)?;
-        Ok(status)
+    /// Reads bytes of a page of a byte-programmable device.
+    fn read_part(&mut self, _ppn: Ppn, _offset_bytes: u32, _bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        Err(FlashError::Unsupported)
+    }
+
+    /// Programs bytes of a page of a byte-programmable device.
+    fn program_part(&mut self, _ppn: Ppn, _offset_bytes: u32, _bytes: &[u8]) -> Result<(), FlashError> {
+        Err(FlashError::Unsupported)
+    }
+
+    /// Whether pages hold data. False on the null device: nobody needs to read what it would copy.
+    fn has_payload(&self) -> bool {
+        true
+    }
+
+    /// Returns when everything done so far survives a power cut.
+    fn sync(&mut self) -> Result<(), FlashError> {
+        Ok(())
     }
 }
 
@@ -57,16 +73,25 @@ impl<F: Flash + ?Sized> Flash for &mut F {
     fn geometry(&self) -> &Geometry {
         (**self).geometry()
     }
-    fn read(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        (**self).read(ppn, data)
+    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        (**self).read(ppn, data, spare)
     }
-    fn program(&mut self, ppn: Ppn, data: &[u8]) -> Result<(), FlashError> {
-        (**self).program(ppn, data)
+    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
+        (**self).program(ppn, data, spare)
     }
     fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
         (**self).erase(segment)
     }
-    fn copy(&mut self, from: Ppn, to: Ppn, scratch: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        (**self).copy(from, to, scratch)
+    fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        (**self).read_part(ppn, offset_bytes, bytes)
+    }
+    fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
+        (**self).program_part(ppn, offset_bytes, bytes)
+    }
+    fn has_payload(&self) -> bool {
+        (**self).has_payload()
+    }
+    fn sync(&mut self) -> Result<(), FlashError> {
+        (**self).sync()
     }
 }

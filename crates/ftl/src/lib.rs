@@ -1,126 +1,143 @@
 //! Page-mapped translation: a disk on the log. Maps each logical page to the physical page that holds it.
+//!
+//! On a [`margay_format::Plain`] device nothing survives (measurement); on a [`margay_format::Formatted`] one
+//! [`Ftl::mount`] finds everything again.
 #![no_std]
 extern crate alloc;
 
-use alloc::{vec, vec::Vec};
-use core::fmt;
-use margay_flash::{Flash, Lpn, Ppn, ReadStatus};
-use margay_log::{AuditError, Client, Config, ConfigError, Hint, Log, LogError, Progress};
+mod checkpoint;
+mod error;
+mod map;
+mod mount;
+
+use alloc::vec;
+use alloc::vec::Vec;
+pub use error::FtlError;
+use map::{Map, UNMAPPED};
+pub use map::OwnPages;
+use margay_flash::{FlashError, Lpn, Ppn, ReadStatus};
+use margay_format::Store;
+use margay_log::{AuditError, Config, Hint, Log, LogError, Progress};
 use margay_policy::{Placement, Selection};
+pub use mount::{Loaded, MountError, MountReport, load};
 
-const UNMAPPED: u32 = u32::MAX;
-
-/// Why the disk could not do what it was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FtlError {
-    /// The page lies past the exported capacity.
-    OutOfRange {
-        /// The page asked for.
-        lpn: Lpn,
-        /// Pages exported.
-        exported_pages: u32,
-    },
-    /// The log or its device failed.
-    Log(LogError),
-}
-
-impl From<LogError> for FtlError {
-    fn from(error: LogError) -> Self {
-        Self::Log(error)
-    }
-}
-
-impl fmt::Display for FtlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfRange { lpn, exported_pages } => {
-                write!(f, "logical page {lpn} is past the exported capacity ({exported_pages} pages)")
-            }
-            Self::Log(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for FtlError {}
-
-/// The map from logical to physical pages.
-#[derive(Debug)]
-struct Map(Vec<u32>);
-
-impl Client<Lpn> for Map {
-    #[inline(always)]
-    fn relocated(&mut self, owner: Lpn, _: Ppn, to: Ppn) {
-        self.0[owner.index()] = to.0;
-    }
-}
+/// Pages of the trim map that may be unwritten at once.
+const MOST_DIRTY: usize = 8;
+/// Pages that wait to be rewritten because they were hard to read.
+const MOST_SCRUBS: usize = 64;
 
 /// A disk of `exported_pages` pages on a log.
 #[derive(Debug)]
-pub struct Ftl<F, S, P: Placement> {
-    log: Log<F, S, P, Lpn>,
+pub struct Ftl<D, S, P: Placement> {
+    log: Log<D, S, P, Lpn>,
     map: Map,
+    scrubs: Vec<Ppn>,
 }
 
-impl<F: Flash, S: Selection, P: Placement> Ftl<F, S, P> {
-    /// An empty disk on an erased device.
+impl<D: Store, S: Selection, P: Placement> Ftl<D, S, P> {
+    /// An empty disk on an erased device. With cleaning spread over the writes it keeps pages of its own, so
+    /// that it does on any device what it does on one that survives power cuts; `superblock` is the first.
     pub fn new(
-        device: F,
+        device: D,
         config: Config,
         selection: S,
         placement: P,
         exported_pages: u32,
-    ) -> Result<Self, ConfigError> {
-        let log = Log::new(device, config, selection, placement, exported_pages)?;
-        Ok(Self { log, map: Map(vec![UNMAPPED; exported_pages as usize]) })
+        superblock: &[u8],
+    ) -> Result<Self, FtlError> {
+        let page_bytes = device.geometry().page_bytes();
+        if !config.is_paced() {
+            let log = Log::new(device, config, selection, placement, exported_pages)?;
+            return Ok(Self { log, map: Map::volatile(exported_pages), scrubs: Vec::new() });
+        }
+        let own = OwnPages::new(exported_pages, page_bytes);
+        let log = Log::new(device, config, selection, placement, own.owners())?;
+        let map = Map::durable(own, vec![UNMAPPED; own.owners() as usize], Vec::new());
+        let mut ftl = Self { log, map, scrubs: Vec::new() };
+        let mut page = vec![0; page_bytes as usize];
+        page[..superblock.len()].copy_from_slice(superblock);
+        ftl.log.write_own(&mut ftl.map, own.superblock(), &page)?;
+        Ok(ftl)
     }
 
     /// Pages exported.
     pub fn exported_pages(&self) -> u32 {
-        self.map.0.len() as u32
+        self.map.exported
     }
 
     #[inline(always)]
     fn mapped(&self, lpn: Lpn) -> Result<Option<Ppn>, FtlError> {
-        match self.map.0.get(lpn.index()) {
-            None => Err(FtlError::OutOfRange { lpn, exported_pages: self.exported_pages() }),
-            Some(&UNMAPPED) => Ok(None),
-            Some(&ppn) => Ok(Some(Ppn(ppn))),
+        if lpn.0 >= self.map.exported {
+            return Err(FtlError::OutOfRange { lpn, exported_pages: self.exported_pages() });
         }
+        let page = self.map.pages[lpn.index()];
+        Ok((page != UNMAPPED).then_some(Ppn(page)))
     }
 
     /// Writes a page. `data` is one page, or empty on a device without payload.
     #[inline(always)]
     pub fn write(&mut self, lpn: Lpn, data: &[u8], hint: Hint, now_us: u64) -> Result<(), FtlError> {
         let old = self.mapped(lpn)?;
-        // The cleaner may move other pages while this one is written, never this one: it is invalid already.
-        let to = self.log.append(&mut self.map, lpn, old, data, hint, now_us)?;
-        self.map.0[lpn.index()] = to.0;
-        Ok(())
+        match self.log.append(&mut self.map, lpn, old, data, hint, now_us) {
+            Ok(to) => self.map.pages[lpn.index()] = to.0,
+            Err(error) => return Err(self.worn_out(error)),
+        }
+        Ok(self.log.pace(&mut self.map)?)
+    }
+
+    /// An error of a device that lost segments says so.
+    #[cold]
+    fn worn_out(&self, error: LogError) -> FtlError {
+        match (error, self.map.bad().len() as u32) {
+            (LogError::NoSpace { .. }, retired_segments @ 1..) => FtlError::WornOut { retired_segments },
+            _ => error.into(),
+        }
     }
 
     /// Writes a page of the initial content: at time 0, and not counted as a host write.
     pub fn fill(&mut self, lpn: Lpn, data: &[u8], hint: Hint) -> Result<(), FtlError> {
         if let Some(old) = self.mapped(lpn)? {
             self.log.trim(old, 0);
+            self.map.pages[lpn.index()] = UNMAPPED;
         }
         let to = self.log.fill(&mut self.map, lpn, data, hint)?;
-        self.map.0[lpn.index()] = to.0;
-        Ok(())
+        self.map.pages[lpn.index()] = to.0;
+        Ok(self.log.pace(&mut self.map)?)
     }
 
-    /// Reads a page; `None`, with `data` untouched, if it was never written or was trimmed.
+    /// Reads a page; `None`, with `data` untouched, if it was never written or was trimmed. A page that the ECC
+    /// had to correct is rewritten soon.
     pub fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> Result<Option<ReadStatus>, FtlError> {
         let Some(ppn) = self.mapped(lpn)? else { return Ok(None) };
-        Ok(Some(self.log.read(ppn, data)?))
+        let status = self.log.read(ppn, data)?;
+        if status == ReadStatus::Corrected && self.scrubs.len() < MOST_SCRUBS && !self.scrubs.contains(&ppn) {
+            self.scrubs.push(ppn);
+        }
+        Ok(Some(status))
     }
 
-    /// Forgets a page. Trimming an unmapped page does nothing.
+    /// Whether a page was written and not trimmed since.
+    pub fn is_mapped(&self, lpn: Lpn) -> bool {
+        matches!(self.mapped(lpn), Ok(Some(_)))
+    }
+
+    /// Forgets a page. Trimming an unmapped page does nothing. It survives a power cut after the next flush.
     pub fn trim(&mut self, lpn: Lpn, now_us: u64) -> Result<(), FtlError> {
         if let Some(ppn) = self.mapped(lpn)? {
             self.log.trim(ppn, now_us);
-            self.map.0[lpn.index()] = UNMAPPED;
+            self.map.pages[lpn.index()] = UNMAPPED;
+            if self.map.trimmed(lpn) >= MOST_DIRTY {
+                self.log.write_pending(&mut self.map)?;
+            }
         }
         Ok(())
+    }
+
+    /// Returns when everything written and trimmed so far survives a power cut: at most one page is programmed
+    /// for each page of the trim map that changed.
+    pub fn flush(&mut self) -> Result<(), FtlError> {
+        self.log.write_pending(&mut self.map)?;
+        Ok(self.log.device_mut().sync().map_err(LogError::from)?)
     }
 
     /// Cleans a little; see [`Log::clean_step`].
@@ -128,9 +145,38 @@ impl<F: Flash, S: Selection, P: Placement> Ftl<F, S, P> {
         Ok(self.log.clean_step(&mut self.map, budget_pages)?)
     }
 
+    /// Work for idle time: rewrites a page that was hard to read, or cleans ahead. False if there is none.
+    pub fn idle_step(&mut self, budget_pages: u32) -> Result<bool, FtlError> {
+        if let Some(ppn) = self.scrubs.pop() {
+            match self.log.page(ppn) {
+                Some((owner, _)) if self.map.pages.get(owner.index()) == Some(&ppn.0) => {
+                    self.log.rewrite(&mut self.map, ppn, false)?;
+                }
+                _ => {}
+            }
+            return Ok(true);
+        }
+        Ok(self.log.idle_step(&mut self.map, budget_pages)?)
+    }
+
+    /// Segments that were retired.
+    pub fn retired_segments(&self) -> &[margay_flash::SegmentId] {
+        self.map.bad()
+    }
+
     /// The log below.
-    pub fn log(&self) -> &Log<F, S, P, Lpn> {
+    pub fn log(&self) -> &Log<D, S, P, Lpn> {
         &self.log
+    }
+
+    /// The device, for reads that are no host reads.
+    pub fn device_mut(&mut self) -> &mut D {
+        self.log.device_mut()
+    }
+
+    /// Gives the device back, as after a power cut.
+    pub fn into_device(self) -> D {
+        self.log.into_device()
     }
 
     /// Counts from zero; wear stays.
@@ -140,11 +186,21 @@ impl<F: Flash, S: Selection, P: Placement> Ftl<F, S, P> {
 
     /// Recomputes every count and compares. O(pages).
     pub fn audit(&self) -> Result<(), AuditError> {
-        self.log.audit(|lpn: Lpn, ppn| self.map.0.get(lpn.index()) == Some(&ppn.0))
+        self.log.audit(|lpn: Lpn, ppn| self.map.pages.get(lpn.index()) == Some(&ppn.0))
     }
 
     /// Bytes of memory held per page of flash, the map included.
     pub fn memory_bytes(&self) -> u64 {
-        self.log.memory_bytes() + self.map.0.capacity() as u64 * 4
+        self.log.memory_bytes() + self.map.pages.capacity() as u64 * 4
     }
+}
+
+/// Whether an error of the device means that a page cannot be read.
+pub fn is_unreadable(error: &FtlError) -> bool {
+    matches!(
+        error,
+        FtlError::Log(LogError::Flash(
+            FlashError::Uncorrectable { .. } | FlashError::Corrupt { .. } | FlashError::Lost { .. }
+        ))
+    )
 }

@@ -2,6 +2,7 @@ use crate::LabError;
 use crate::experiment::Experiment;
 use crate::work::WorkMeter;
 use margay_flash::Lpn;
+use margay_format::Plain;
 use margay_ftl::{Ftl, FtlError};
 use margay_log::{Counters, Hint, Uniformity};
 use margay_media::NullFlash;
@@ -38,7 +39,7 @@ pub trait Disk: Send {
     fn audit(&self) -> Result<(), margay_log::AuditError>;
 }
 
-impl<S: Selection + Send, P: Placement<Info: Send> + Send> Disk for Ftl<NullFlash, S, P> {
+impl<S: Selection + Send, P: Placement<Info: Send> + Send> Disk for Ftl<Plain<NullFlash>, S, P> {
     fn fill(&mut self, pages: u32, is_read_only: &dyn Fn(u32) -> bool) -> Result<(), FtlError> {
         for lpn in 0..pages {
             let hint = if is_read_only(lpn) { Hint::ReadOnly } else { Hint::None };
@@ -84,11 +85,11 @@ impl<S: Selection + Send, P: Placement<Info: Send> + Send> Disk for Ftl<NullFlas
 }
 
 fn run_ops<S: Selection, P: Placement>(
-    disk: &mut Ftl<NullFlash, S, P>,
+    disk: &mut Ftl<Plain<NullFlash>, S, P>,
     ops: &[PageOp],
     work: &mut WorkMeter,
 ) -> Result<(), FtlError> {
-    let done = |disk: &Ftl<NullFlash, S, P>| {
+    let done = |disk: &Ftl<Plain<NullFlash>, S, P>| {
         let counters = disk.log().counters();
         (counters.copies, counters.metadata_pages, counters.erases)
     };
@@ -123,8 +124,8 @@ impl Visitor for Build<'_> {
         selection: S,
         placement: P,
     ) -> Self::Output {
-        let device = NullFlash::new(self.0.device.geometry()?);
-        Ok(Box::new(Ftl::new(device, self.0.config(), selection, placement, self.1)?))
+        let device = Plain::new(NullFlash::new(self.0.device.geometry()?));
+        Ok(Box::new(Ftl::new(device, self.0.config(), selection, placement, self.1, &[])?))
     }
 }
 

@@ -1,7 +1,8 @@
-use crate::log::Log;
+use crate::log::{Log, Owner};
 use alloc::{format, string::String, vec};
 use core::fmt;
-use margay_flash::{Flash, Ppn};
+use margay_flash::Ppn;
+use margay_format::Store;
 use margay_policy::{Placement, Selection, State};
 
 /// A count that is not what it is when recomputed from scratch: an error of the engine.
@@ -23,7 +24,7 @@ fn same<T: PartialEq + fmt::Display>(what: impl Fn() -> String, kept: T, counted
     Err(AuditError(format!("{}: kept {kept}, counted {counted}", what())))
 }
 
-impl<F: Flash, S: Selection, P: Placement, O: Copy + Default + fmt::Debug> Log<F, S, P, O> {
+impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     /// Recomputes every count and compares. `maps` says whether the client maps an owner to a page; exactly
     /// the valid pages must be mapped. O(pages).
     pub fn audit(&self, maps: impl Fn(O, Ppn) -> bool) -> Result<(), AuditError> {
@@ -55,7 +56,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default + fmt::Debug> Log<F
             same(|| format!("valid pages of segment {segment}"), self.segments.valid[i], valid)?;
             same(|| format!("open head of segment {segment}"), state == State::Open, open[i].is_some())?;
             same(|| format!("segment {segment} in the free list"), state == State::Free, in_free_list[i])?;
-            if matches!(state, State::Free | State::Reserved) {
+            if matches!(state, State::Free | State::Reserved | State::Bad) {
                 same(|| format!("valid pages of unused segment {segment}"), valid, 0)?;
             }
             total_valid += u64::from(written);

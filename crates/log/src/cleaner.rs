@@ -1,6 +1,7 @@
-use crate::log::{Client, Head, Log, LogError};
+use crate::log::{Client, Head, Log, LogError, Owner};
 use crate::valid::ValidBits;
-use margay_flash::{Flash, Ppn, SegmentId};
+use margay_flash::{FlashError, Ppn, SegmentId};
+use margay_format::{Copied, SegmentInfo, Store};
 use margay_policy::{Pages, Placement, Selection, State};
 
 /// The up to 64 entries from `source` on that lie before the `run` entries from `target` on or all behind
@@ -38,7 +39,7 @@ pub enum Progress {
     NothingToClean,
 }
 
-impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
+impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     /// Cleans one victim to the end. False if there is none.
     pub(crate) fn clean_one<C: Client<O>>(&mut self, client: &mut C) -> Result<bool, LogError> {
         Ok(self.clean_step(client, u32::MAX)? != Progress::NothingToClean)
@@ -64,19 +65,29 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         if self.segments.valid[victim.index()] > 0 {
             return Ok(Progress::Copying);
         }
+        if D::KEEPS_INFO || self.config.is_paced() {
+            // Older copies of what was trimmed must not come back with the power.
+            self.write_pending(client)?;
+        }
         self.victim = None;
-        self.erase(victim)?;
+        self.erase(client, victim)?;
         self.counters.cleanings += 1;
         self.level(client)?;
         Ok(Progress::Erased(victim))
     }
 
     fn begin_cleaning(&mut self) -> Option<SegmentId> {
-        let victim = self.selection.select(&self.segments, self.now)?;
-        debug_assert!(self.segments.is_candidate(victim), "segment {victim} was selected and is no candidate");
+        let chosen = self.chosen_victim();
+        let victim = match chosen {
+            Some(victim) => victim,
+            None => self.selection.select(&self.segments, self.now)?,
+        };
+        debug_assert!(chosen.is_some() || self.segments.is_candidate(victim), "segment {victim} is no candidate");
         self.take(victim);
         self.victim = Some(victim);
-        self.counters.victims[self.segments.valid[victim.index()] as usize] += 1;
+        let valid = self.segments.valid[victim.index()];
+        self.counters.victims[valid as usize] += 1;
+        self.rate_pages = valid.div_ceil((self.segments.data_pages - valid).max(1)).max(1);
         self.placement.maintain(self.now, &mut self.infos);
         let pages = Pages::new(&self.infos, self.valid.words());
         self.placement.begin_cleaning(&self.segments, victim, self.now, pages);
@@ -84,6 +95,16 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
             self.sort_valid(victim);
         }
         Some(victim)
+    }
+
+    /// A victim that is not left to the selection: a segment to be retired or, without need for room, leveling's.
+    fn chosen_victim(&mut self) -> Option<SegmentId> {
+        if let Some(segment) = self.urgent.pop_front() {
+            return Some(segment);
+        }
+        self.unworn.take_if(|_| self.free.len() as u32 >= self.config.high_water).filter(|segment| {
+            self.segments.state[segment.index()] == State::Sealed
+        })
     }
 
     /// Lists the valid pages of a victim in the order in which the placement wants them copied.
@@ -118,7 +139,11 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
             let Some(page) = self.sorted.pop() else { return Ok(()) };
             // The host may have written it again since the victim was chosen.
             if self.valid.is_set(Ppn(page)) {
-                left -= self.copy_together(client, victim, page, 1, left)?;
+                let copied = self.copy_together(client, victim, page, 1, left)?;
+                left -= copied;
+                if copied == 0 {
+                    self.sorted.push(page);
+                }
             }
         }
         let mut first = self.geometry.first_page(victim).0;
@@ -150,7 +175,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         most: u32,
     ) -> Result<u32, LogError> {
         let wanted = self.copy_stream(victim, first + bits.trailing_zeros());
-        let stream = if self.heads[wanted as usize].is_full() { self.room_for_copy(wanted)? } else { wanted };
+        let stream = if self.heads[wanted as usize].is_full() { self.room_for_copy(client, wanted)? } else { wanted };
         let mut together = bits;
         if !P::ONE_STREAM_PER_VICTIM {
             let mut others = bits & (bits - 1);
@@ -170,7 +195,11 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         let done = copied.as_ref().map_or_else(|(done, _)| *done, |()| run);
         self.heads[stream as usize].next += done;
         self.counters.copies += u64::from(done);
-        copied.map(|()| done).map_err(|(_, error)| error)
+        match copied {
+            Ok(()) => Ok(done),
+            Err((_, LogError::Flash(FlashError::ProgramFailed { .. }))) => self.condemn_head(stream).map(|()| done),
+            Err((_, error)) => Err(error),
+        }
     }
 
     /// Copies the `run` pages `bits` from `first` on, all of segment `from`, to `to` and after. On an error says
@@ -193,11 +222,18 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
             left &= left.wrapping_sub(1);
             let owner = source[page as usize];
             *slot = owner;
-            if let Err(error) = self.device.copy(Ppn(first + page), Ppn(place), &mut self.scratch) {
-                result = Err((place - to, error.into()));
-                break;
+            if D::KEEPS_INFO {
+                self.seq += 1;
             }
-            client.relocated(owner, Ppn(first + page), Ppn(place));
+            match self.device.copy(Ppn(first + page), Ppn(place), owner.to_u64(), self.seq) {
+                Ok(Copied::Whole) => {}
+                Ok(Copied::Lost) => self.counters.lost_pages += 1,
+                Err(error) => {
+                    result = Err((place - to, error.into()));
+                    break;
+                }
+            }
+            client.relocated(owner, Ppn(place));
             place += 1;
         }
         if size_of::<P::Info>() > 0 {
@@ -216,32 +252,56 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
 
     /// A stream with room for a copy: the one asked for if a segment can be had for it, else any.
     #[cold]
-    fn room_for_copy(&mut self, stream: u8) -> Result<u8, LogError> {
+    fn room_for_copy<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<u8, LogError> {
         if !self.free.is_empty() {
             let head = core::mem::replace(&mut self.heads[stream as usize], Head::CLOSED);
             if head.is_open() {
                 self.seal(head)?;
             }
-            self.open(stream)?;
-            return Ok(stream);
+            match self.open(client, stream) {
+                // All that were left failed.
+                Err(LogError::NoSpace { .. }) => {}
+                result => return result.map(|()| stream),
+            }
         }
         let other = self.heads.iter().position(|head| !head.is_full()).ok_or_else(|| self.no_space())?;
         self.counters.misplaced_copies += 1;
         Ok(other as u8)
     }
 
-    /// Erases a segment without valid pages; it is free from then on.
-    pub(crate) fn erase(&mut self, segment: SegmentId) -> Result<(), LogError> {
+    /// Erases a segment without valid pages; it is free from then on, or retired.
+    pub(crate) fn erase<C: Client<O>>(&mut self, client: &mut C, segment: SegmentId) -> Result<(), LogError> {
         let i = segment.index();
         debug_assert_eq!(self.segments.valid[i], 0);
-        self.device.erase(segment)?;
-        self.counters.erases += 1;
-        self.segments.erases[i] += 1;
-        self.segments.total_erases += 1;
-        self.segments.max_erases = self.segments.max_erases.max(self.segments.erases[i]);
-        self.segments.state[i] = State::Free;
         self.segments.in_use -= 1;
+        if let Some(at) = self.condemned.iter().position(|condemned| *condemned == segment) {
+            self.condemned.swap_remove(at);
+            self.set_bad(client, segment);
+            return Ok(());
+        }
+        match self.erase_on_device(segment) {
+            Ok(()) => {}
+            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
+                self.set_bad(client, segment);
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.segments.state[i] = State::Free;
         self.free.push_back(segment);
+        Ok(())
+    }
+
+    /// Erases a segment and counts it.
+    #[inline(always)]
+    pub(crate) fn erase_on_device(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+        let i = segment.index();
+        let (erases, total_erases) = (self.segments.erases[i] + 1, self.segments.total_erases + 1);
+        self.device.erase(segment, SegmentInfo { erases, total_erases, ..SegmentInfo::default() })?;
+        self.counters.erases += 1;
+        self.segments.erases[i] = erases;
+        self.segments.total_erases = total_erases;
+        self.segments.max_erases = self.segments.max_erases.max(erases);
         Ok(())
     }
 }

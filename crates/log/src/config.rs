@@ -11,7 +11,11 @@ pub struct Config {
     pub summary_pages: u32,
     /// Segments at the start of the device that are never used for data.
     pub reserved_segments: u32,
-    /// Cleaning starts when fewer segments are free.
+    /// Most pages programmed for one host write, its own included. Cleaning is spread over the writes, and a
+    /// page is invalidated only when its successor is on flash: what a device that must survive power cuts
+    /// needs. 0: everything needed is cleaned when a segment is opened, as in the FMS papers.
+    pub most_pages_per_write: u32,
+    /// Cleaning starts when fewer segments are free; at least 2 if it is spread over the writes.
     pub low_water: u32,
     /// Cleaning stops when so many segments are free; at least `low_water`.
     pub high_water: u32,
@@ -27,6 +31,7 @@ impl Default for Config {
             header_pages: 0,
             summary_pages: 0,
             reserved_segments: 0,
+            most_pages_per_write: 0,
             low_water: 3,
             high_water: 3,
             read_only_stream: false,
@@ -45,7 +50,7 @@ pub enum ConfigError {
         /// Pages of a segment.
         pages_per_segment: u32,
     },
-    /// The low-water mark is 0, or above the high-water mark.
+    /// The low-water mark is too low, or above the high-water mark.
     Marks {
         /// The low-water mark.
         low_water: u32,
@@ -77,7 +82,7 @@ impl fmt::Display for ConfigError {
             ),
             Self::Marks { low_water, high_water } => write!(
                 f,
-                "low-water mark {low_water} and high-water mark {high_water}: the low one is at least 1 and at most the high one"
+                "low-water mark {low_water} and high-water mark {high_water}: the low one is at least 1 (2 if cleaning is spread over the writes) and at most the high one"
             ),
             Self::TooFewSegments { segments, needed } => write!(
                 f,
@@ -94,6 +99,12 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl Config {
+    /// Whether cleaning is spread over the writes.
+    #[inline(always)]
+    pub const fn is_paced(&self) -> bool {
+        self.most_pages_per_write > 0
+    }
+
     /// Data pages in a segment.
     pub fn data_pages(&self, geometry: &Geometry) -> u32 {
         geometry.pages_per_segment().saturating_sub(self.header_pages.saturating_add(self.summary_pages))
@@ -108,7 +119,8 @@ impl Config {
             let metadata_pages = self.header_pages.saturating_add(self.summary_pages);
             return Err(ConfigError::NoDataPages { metadata_pages, pages_per_segment: geometry.pages_per_segment() });
         }
-        if self.low_water == 0 || self.low_water > self.high_water {
+        let least = if self.is_paced() { 2 } else { 1 };
+        if self.low_water < least || self.low_water > self.high_water {
             return Err(ConfigError::Marks { low_water: self.low_water, high_water: self.high_water });
         }
         let segments = geometry.segments();

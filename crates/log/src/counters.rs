@@ -23,6 +23,14 @@ pub struct Counters {
     pub leveling_erases: u64,
     /// Copies that went to another stream than the placement named, for want of a free segment.
     pub misplaced_copies: u64,
+    /// Copied pages whose data could not be read and is lost.
+    pub lost_pages: u64,
+    /// Segments retired because a program or an erase failed.
+    pub retired_segments: u64,
+    /// Victims that were cleaned to the end because a segment was needed, whatever the bound on a write's work.
+    pub forced_cleanings: u64,
+    /// Most pages programmed for one host write, if cleaning is spread over the writes.
+    pub most_pages_of_a_write: u64,
     /// Victims by number of valid pages, from 0 to the data pages of a segment.
     pub victims: Vec<u64>,
 }
@@ -55,6 +63,10 @@ impl Counters {
             leveling_copies: self.leveling_copies - earlier.leveling_copies,
             leveling_erases: self.leveling_erases - earlier.leveling_erases,
             misplaced_copies: self.misplaced_copies - earlier.misplaced_copies,
+            lost_pages: self.lost_pages - earlier.lost_pages,
+            retired_segments: self.retired_segments - earlier.retired_segments,
+            forced_cleanings: self.forced_cleanings - earlier.forced_cleanings,
+            most_pages_of_a_write: self.most_pages_of_a_write,
             victims: self.victims.iter().zip(&earlier.victims).map(|(a, b)| a - b).collect(),
         }
     }

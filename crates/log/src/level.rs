@@ -1,9 +1,10 @@
-use crate::log::{Client, Log, LogError};
+use crate::log::{Client, Log, LogError, Owner};
 use crate::valid::ValidBits;
-use margay_flash::{Flash, SegmentId};
+use margay_flash::SegmentId;
+use margay_format::Store;
 use margay_policy::{LevelAction, LevelingSpec, Placement, Selection};
 
-impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
+impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     /// Does what the leveling policy asks for after an erase.
     pub(crate) fn level<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
         if self.config.leveling == LevelingSpec::None {
@@ -11,6 +12,11 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         }
         match self.leveler.after_erase(&self.segments) {
             LevelAction::Rest => Ok(()),
+            // In small steps, like any victim: the data goes where the placement wants it.
+            LevelAction::Relocate(fresh) | LevelAction::Swap { fresh, .. } if self.config.is_paced() => {
+                self.unworn = Some(fresh);
+                Ok(())
+            }
             LevelAction::Relocate(fresh) => {
                 let erases = &self.segments.erases;
                 let worn = self.free.iter().enumerate().max_by_key(|(_, id)| erases[id.index()]);
@@ -48,7 +54,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
             first = ValidBits::next_part(first);
         }
         self.seal(head)?;
-        self.erase(from)?;
+        self.erase(client, from)?;
         self.counters.leveling_erases += 1;
         Ok(())
     }

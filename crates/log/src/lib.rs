@@ -14,10 +14,13 @@ mod config;
 mod counters;
 mod level;
 mod log;
+mod paced;
+mod restore;
 mod valid;
 
 pub use audit::AuditError;
 pub use cleaner::Progress;
 pub use config::{Config, ConfigError};
 pub use counters::{Counters, Uniformity};
-pub use log::{Client, Hint, Log, LogError};
+pub use log::{Client, Hint, Log, LogError, Owner};
+pub use restore::{Kept, Restored, RestoredSegment};

@@ -3,7 +3,8 @@ use crate::{Config, ConfigError, Counters, Uniformity};
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use core::fmt;
-use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
+use margay_format::{PageInfo, SegmentInfo, Store};
 use margay_policy::{Leveler, Now, Placement, Segments, Selection, State};
 
 /// What the host says of the data it writes.
@@ -16,15 +17,43 @@ pub enum Hint {
     ReadOnly,
 }
 
+/// The owner tag of a page, as it is kept on flash.
+pub trait Owner: Copy + Default + fmt::Debug {
+    /// As a number.
+    fn to_u64(self) -> u64;
+}
+
+impl Owner for Lpn {
+    #[inline(always)]
+    fn to_u64(self) -> u64 {
+        self.0.into()
+    }
+}
+
 /// Who maps owners to pages.
 pub trait Client<O> {
-    /// The page of `owner` was copied from `from` to `to`, where it lives from now on.
-    fn relocated(&mut self, owner: O, from: Ppn, to: Ppn);
+    /// The page of `owner` lives at `to` from now on.
+    fn relocated(&mut self, owner: O, to: Ppn);
+
+    /// Where the page of `owner` lives.
+    fn locate(&self, owner: O) -> Option<Ppn>;
+
+    /// The next page of the client's own that must be on flash before another segment is erased and before a
+    /// flush is answered: puts it into `page`, and says whose it is. `seq` is the sequence number of the last
+    /// program; what the page says holds for all that was programmed so far.
+    fn pending(&mut self, _seq: u64, _page: &mut [u8]) -> Option<O> {
+        None
+    }
+
+    /// A segment was retired.
+    fn retired(&mut self, _segment: SegmentId) {}
 }
 
 /// Why the log could not do what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogError {
+    /// The configuration cannot work on the device.
+    Config(ConfigError),
     /// The device failed.
     Flash(FlashError),
     /// No free segment, and none can be had by cleaning.
@@ -36,6 +65,12 @@ pub enum LogError {
     },
 }
 
+impl From<ConfigError> for LogError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
 impl From<FlashError> for LogError {
     fn from(error: FlashError) -> Self {
         Self::Flash(error)
@@ -45,6 +80,7 @@ impl From<FlashError> for LogError {
 impl fmt::Display for LogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Config(error) => error.fmt(f),
             Self::Flash(error) => error.fmt(f),
             Self::NoSpace { valid_pages, data_pages } => {
                 write!(f, "no free segment can be had by cleaning: {valid_pages} of {data_pages} pages are valid")
@@ -78,8 +114,8 @@ impl Head {
 
 /// The log on a device, with its policies. `O` is the owner tag of a page.
 #[derive(Debug)]
-pub struct Log<F, S, P: Placement, O> {
-    pub(crate) device: F,
+pub struct Log<D, S, P: Placement, O> {
+    pub(crate) device: D,
     pub(crate) selection: S,
     pub(crate) placement: P,
     pub(crate) leveler: Leveler,
@@ -98,18 +134,48 @@ pub struct Log<F, S, P: Placement, O> {
     pub(crate) victim: Option<SegmentId>,
     /// Its pages in the order of a placement that sorts, the next one last.
     pub(crate) sorted: Vec<u32>,
+    /// Sealed segments to be cleaned before any other: those with a failed program.
+    pub(crate) urgent: VecDeque<SegmentId>,
+    /// The segment that leveling wants to be used; cleaned when there is no need for room.
+    pub(crate) unworn: Option<SegmentId>,
+    /// Segments that are retired once they are cleaned.
+    pub(crate) condemned: Vec<SegmentId>,
+    /// By segment, free ones that have to be erased before use; empty if there never was one.
+    pub(crate) unsafe_free: Vec<bool>,
     pub(crate) scratch: Vec<u8>,
-    pub(crate) blank: Vec<u8>,
     pub(crate) counters: Counters,
     pub(crate) now: Now,
     pub(crate) openings: u64,
     pub(crate) invalidations: u64,
+    /// Sequence number of the last program.
+    pub(crate) seq: u64,
+    /// Between the low-water and the high-water mark: whether free segments are being won.
+    pub(crate) is_cleaning: bool,
+    /// Pages to be copied per host write so that the victim is done in time.
+    pub(crate) rate_pages: u32,
+    /// Pages programmed when the host write at work began.
+    pub(crate) programs_before_write: u64,
 }
 
-impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
+impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     /// A log on an erased device, able to hold `exported_pages` valid pages.
     pub fn new(
-        device: F,
+        device: D,
+        config: Config,
+        selection: S,
+        placement: P,
+        exported_pages: u32,
+    ) -> Result<Self, LogError> {
+        let mut log = Self::closed(device, config, selection, placement, exported_pages)?;
+        for stream in 0..log.placement.opened_at_start() {
+            log.open_stream(stream)?;
+        }
+        Ok(log)
+    }
+
+    /// A log with all segments free and no stream open.
+    pub(crate) fn closed(
+        device: D,
         config: Config,
         selection: S,
         placement: P,
@@ -125,7 +191,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         let mut segments = Segments::new(geometry.segments(), data_pages, S::NEEDS_INVALIDATIONS);
         segments.state[..config.reserved_segments as usize].fill(State::Reserved);
         let pages = geometry.pages() as usize;
-        let mut log = Self {
+        Ok(Self {
             selection,
             leveler: Leveler::new(config.leveling, geometry.segments()),
             owners: vec![O::default(); pages],
@@ -136,22 +202,25 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
             free: (config.reserved_segments..geometry.segments()).map(SegmentId).collect(),
             victim: None,
             sorted: Vec::with_capacity(if P::SORTS { data_pages as usize } else { 0 }),
+            urgent: VecDeque::new(),
+            unworn: None,
+            condemned: Vec::new(),
+            unsafe_free: Vec::new(),
             scratch: vec![0; geometry.page_bytes() as usize],
-            blank: vec![0xFF; geometry.page_bytes() as usize],
             counters: Counters::new(data_pages),
             now: Now::default(),
             openings: 0,
             invalidations: 0,
+            seq: 0,
+            is_cleaning: false,
+            rate_pages: 1,
+            programs_before_write: 0,
             device,
             placement,
             geometry,
             config,
             segments,
-        };
-        for stream in 0..log.placement.opened_at_start() {
-            log.open(stream).expect("an erased device of enough segments can be opened");
-        }
-        Ok(log)
+        })
     }
 
     /// Writes a page of the host. `old` is the valid page that it supersedes; `now_us` the time of the
@@ -186,6 +255,9 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         data: &[u8],
         hint: Hint,
     ) -> Result<Ppn, LogError> {
+        if self.config.is_paced() {
+            return self.write_paced(client, owner, old, data, hint);
+        }
         let superseded = old.map(|ppn| (self.invalidate(ppn), self.info(ppn)));
         if old.is_none() {
             self.segments.total_valid += 1;
@@ -199,8 +271,27 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
             self.make_room(client, stream)?;
         }
         let to = self.put(stream, owner, info);
-        self.device.program(to, data)?;
+        let page = self.page_info(owner, info);
+        self.device.program(to, data, page)?;
         Ok(to)
+    }
+
+    /// What is kept on flash of a page that the host writes now; takes a sequence number.
+    #[inline(always)]
+    pub(crate) fn page_info(&mut self, owner: O, info: P::Info) -> PageInfo {
+        if !D::KEEPS_INFO {
+            return PageInfo::default();
+        }
+        self.seq += 1;
+        PageInfo {
+            owner: owner.to_u64(),
+            seq: self.seq,
+            version: self.now.writes,
+            time_us: self.now.us,
+            heat: self.placement.pack(info),
+            heat_kind: P::HEAT_KIND,
+            lost: false,
+        }
     }
 
     /// A page of the host is dead without a successor.
@@ -215,16 +306,16 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
     /// Reads a page for the host.
     pub fn read(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<ReadStatus, LogError> {
         self.counters.host_reads += 1;
-        Ok(self.device.read(ppn, data)?)
+        Ok(self.device.read(ppn, self.owners[ppn.index()].to_u64(), data)?)
     }
 
     #[inline(always)]
-    fn info(&self, ppn: Ppn) -> P::Info {
+    pub(crate) fn info(&self, ppn: Ppn) -> P::Info {
         if size_of::<P::Info>() > 0 { self.infos[ppn.index()] } else { P::Info::default() }
     }
 
     #[inline(always)]
-    fn invalidate(&mut self, ppn: Ppn) -> SegmentId {
+    pub(crate) fn invalidate(&mut self, ppn: Ppn) -> SegmentId {
         let segment = self.geometry.segment_of(ppn);
         debug_assert!(self.valid.is_set(ppn), "page {ppn} is invalidated twice");
         self.valid.clear(ppn);
@@ -254,21 +345,52 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         to
     }
 
-    /// Opens the next free segment for a stream.
-    pub(crate) fn open(&mut self, stream: u8) -> Result<(), LogError> {
+    /// Opens the next free segment for a stream; segments that fail at it are retired.
+    pub(crate) fn open<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<(), LogError> {
+        loop {
+            let next = self.free.front().copied();
+            match self.open_stream(stream) {
+                Err(LogError::Flash(FlashError::ProgramFailed { .. } | FlashError::EraseFailed { .. })) => {
+                    self.set_bad(client, next.expect("a segment failed to be opened"));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn open_stream(&mut self, stream: u8) -> Result<(), LogError> {
         let Some(segment) = self.free.pop_front() else { return Err(self.no_space()) };
         self.heads[stream as usize] = self.open_segment(segment, stream)?;
         Ok(())
     }
 
+    /// What is kept on flash of a segment.
+    #[inline(always)]
+    pub(crate) fn segment_info(&self, segment: SegmentId) -> SegmentInfo {
+        let i = segment.index();
+        SegmentInfo {
+            erases: self.segments.erases[i],
+            total_erases: self.segments.total_erases,
+            stream: self.segments.stream[i],
+            opened_us: self.segments.opened_us[i],
+            opened_writes: self.segments.opened_writes[i],
+        }
+    }
+
     /// Makes a free segment an open one and programs its header.
     pub(crate) fn open_segment(&mut self, segment: SegmentId, stream: u8) -> Result<Head, LogError> {
         let i = segment.index();
-        self.openings += 1;
-        self.segments.state[i] = State::Open;
+        if !self.unsafe_free.is_empty() && self.unsafe_free[i] {
+            self.erase_on_device(segment)?;
+            self.unsafe_free[i] = false;
+        }
         self.segments.stream[i] = stream;
         self.segments.opened_us[i] = self.now.us;
         self.segments.opened_writes[i] = self.now.writes;
+        self.device.begin(segment, self.segment_info(segment))?;
+        self.counters.metadata_pages += u64::from(self.config.header_pages);
+        self.openings += 1;
+        self.segments.state[i] = State::Open;
         self.segments.opened_sequence[i] = self.openings;
         self.segments.in_use += 1;
         // All data pages count as valid from the start; nothing is to be done when one is written.
@@ -280,27 +402,19 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         self.selection.opened(&self.segments, segment);
         // Nothing is known of pages not yet written.
         self.infos[first as usize..][..self.geometry.pages_per_segment() as usize].fill(P::Info::default());
-        self.program_metadata(first, self.config.header_pages)?;
         Ok(Head { segment, next, end })
     }
 
-    /// Seals an open segment and programs its summary behind the last page that was used.
+    /// Seals an open segment; its summary goes behind the last page that was used.
     pub(crate) fn seal(&mut self, head: Head) -> Result<(), LogError> {
         let i = head.segment.index();
         self.valid.fill(head.next, head.end, false);
         self.segments.valid[i] -= head.end - head.next;
-        self.program_metadata(head.next, self.config.summary_pages)?;
+        self.device.finish(head.segment, Ppn(head.next))?;
+        self.counters.metadata_pages += u64::from(self.config.summary_pages);
         self.segments.state[head.segment.index()] = State::Sealed;
         self.selection.sealed(&self.segments, head.segment);
         self.leveler.sealed(&self.segments, head.segment);
-        Ok(())
-    }
-
-    fn program_metadata(&mut self, first: u32, pages: u32) -> Result<(), LogError> {
-        for page in first..first + pages {
-            self.device.program(Ppn(page), &self.blank)?;
-            self.counters.metadata_pages += 1;
-        }
         Ok(())
     }
 
@@ -323,7 +437,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
             }
             // First take, then clean: the order moves the published results (spec sec. 5).
             if !self.heads[stream as usize].is_open() {
-                self.open(stream)?;
+                self.open(client, stream)?;
             }
             if (self.free.len() as u32) < self.config.low_water {
                 while (self.free.len() as u32) < self.config.high_water && self.clean_one(client)? {}
@@ -364,8 +478,28 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
     }
 
     /// The device.
-    pub fn device(&self) -> &F {
+    pub fn device(&self) -> &D {
         &self.device
+    }
+
+    /// The device, for reads that are no host reads.
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// Gives the device back.
+    pub fn into_device(self) -> D {
+        self.device
+    }
+
+    /// The clocks.
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// Sequence number of the last program: pages programmed over the device's life.
+    pub fn seq(&self) -> u64 {
+        self.seq
     }
 
     /// Free segments.
@@ -390,7 +524,7 @@ impl<F: Flash, S: Selection, P: Placement, O: Copy + Default> Log<F, S, P, O> {
         let total = f64::from(count) * f64::from(data_pages);
         let (mut invalid, mut mixed) = (0u64, 0u32);
         for segment in self.segments.ids().map(SegmentId::index) {
-            if matches!(self.segments.state[segment], State::Free | State::Reserved) {
+            if matches!(self.segments.state[segment], State::Free | State::Reserved | State::Bad) {
                 continue;
             }
             let lost = data_pages - self.segments.valid[segment];

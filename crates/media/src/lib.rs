@@ -1,15 +1,26 @@
 //! Flash devices and stackable layers over them.
 //!
-//! [`NullFlash`] has no payload and serves measurement, [`RamFlash`] holds data, [`Strict`] is a layer that
-//! enforces the contract of [`margay_flash::Flash`], [`Meter`] a layer that counts operations. Faults and
-//! power cuts are further layers, never branches in a device or in the engine.
+//! Devices: [`NullFlash`] has no payload and serves measurement, [`RamFlash`] is in memory, [`ImageFlash`] in a
+//! file. Layers: [`Strict`] enforces the contract of [`margay_flash::Flash`], [`Meter`] counts operations,
+//! [`Recorder`] lists them, [`Faults`] has segments that go bad and pages that lose bits, [`PowerCut`] cuts the
+//! power. Faults are layers, never branches in a device or in the engine.
 
+mod damage;
+mod faults;
+mod image;
 mod meter;
 mod null;
+mod power;
 mod ram;
+mod record;
 mod strict;
 
+pub use damage::Damage;
+pub use faults::Faults;
+pub use image::{ImageError, ImageFlash};
 pub use meter::{Meter, Operations};
 pub use null::NullFlash;
+pub use power::{PowerCut, Torn};
 pub use ram::RamFlash;
+pub use record::{Operation, Recorder};
 pub use strict::Strict;

@@ -21,13 +21,15 @@ impl Flash for NullFlash {
         &self.geometry
     }
 
-    fn read(&mut self, _: Ppn, data: &mut [u8]) -> Result<ReadStatus, FlashError> {
+    #[inline(always)]
+    fn read(&mut self, _: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
         data.fill(0);
+        spare.fill(0);
         Ok(ReadStatus::Clean)
     }
 
     #[inline(always)]
-    fn program(&mut self, _: Ppn, _: &[u8]) -> Result<(), FlashError> {
+    fn program(&mut self, _: Ppn, _: &[u8], _: &[u8]) -> Result<(), FlashError> {
         Ok(())
     }
 
@@ -36,8 +38,16 @@ impl Flash for NullFlash {
         Ok(())
     }
 
-    #[inline(always)]
-    fn copy(&mut self, _: Ppn, _: Ppn, _: &mut [u8]) -> Result<ReadStatus, FlashError> {
+    fn has_payload(&self) -> bool {
+        false
+    }
+
+    fn read_part(&mut self, _: Ppn, _: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        bytes.fill(0);
         Ok(ReadStatus::Clean)
+    }
+
+    fn program_part(&mut self, _: Ppn, _: u32, _: &[u8]) -> Result<(), FlashError> {
+        Ok(())
     }
 }

@@ -1,29 +1,71 @@
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 
-/// A device in memory. Erased pages read as `0xFF`.
+/// A device in memory. Erased bytes read as `0xFF`.
 #[derive(Clone, Debug)]
 pub struct RamFlash {
     geometry: Geometry,
+    /// Page by page, each with its spare area behind it.
     bytes: Vec<u8>,
 }
 
 impl RamFlash {
     /// An erased device of the given shape; allocates all of its bytes.
     pub fn new(geometry: Geometry) -> Self {
-        let len = usize::try_from(geometry.bytes()).expect("a device in memory fits the address space");
+        let page = u64::from(geometry.page_bytes()) + u64::from(geometry.spare_bytes());
+        let len = usize::try_from(u64::from(geometry.pages()) * page).expect("a device in memory fits memory");
         Self { geometry, bytes: vec![0xFF; len] }
     }
 
-    fn page(&mut self, ppn: Ppn, len: usize) -> Result<&mut [u8], FlashError> {
-        let page_bytes = self.geometry.page_bytes();
-        if ppn.0 >= self.geometry.pages() {
-            return Err(FlashError::PageOutOfRange { ppn, pages: self.geometry.pages() });
-        }
-        if len != page_bytes as usize {
-            return Err(FlashError::BufferSize { len_bytes: len as u64, page_bytes });
-        }
-        Ok(&mut self.bytes[ppn.index() * len..][..len])
+    fn stride(&self) -> usize {
+        (self.geometry.page_bytes() + self.geometry.spare_bytes()) as usize
     }
+
+    /// A page and its spare area, after checking address and buffers.
+    fn page(&mut self, ppn: Ppn, data: usize, spare: usize) -> Result<(&mut [u8], &mut [u8]), FlashError> {
+        check_page(&self.geometry, ppn, data, spare)?;
+        let stride = self.stride();
+        Ok(self.bytes[ppn.index() * stride..][..stride].split_at_mut(self.geometry.page_bytes() as usize))
+    }
+
+    /// The bytes of one page with its spare area, to damage them in tests.
+    pub fn page_bytes_mut(&mut self, ppn: Ppn) -> &mut [u8] {
+        let stride = self.stride();
+        &mut self.bytes[ppn.index() * stride..][..stride]
+    }
+
+    fn part(&mut self, ppn: Ppn, offset_bytes: u32, len: usize) -> Result<&mut [u8], FlashError> {
+        check_part(&self.geometry, ppn, offset_bytes, len)?;
+        let stride = self.stride();
+        Ok(&mut self.bytes[ppn.index() * stride + offset_bytes as usize..][..len])
+    }
+}
+
+/// Whether a page operation has a page and buffers that exist.
+pub(crate) fn check_page(geometry: &Geometry, ppn: Ppn, data: usize, spare: usize) -> Result<(), FlashError> {
+    if ppn.0 >= geometry.pages() {
+        return Err(FlashError::PageOutOfRange { ppn, pages: geometry.pages() });
+    }
+    let page_bytes = geometry.page_bytes();
+    if data != 0 && data != page_bytes as usize {
+        return Err(FlashError::BufferSize { len_bytes: data as u64, page_bytes });
+    }
+    if spare > geometry.spare_bytes() as usize {
+        return Err(FlashError::BufferSize { len_bytes: spare as u64, page_bytes: geometry.spare_bytes() });
+    }
+    Ok(())
+}
+
+/// Whether a part operation lies in a page of a byte-programmable device.
+pub(crate) fn check_part(geometry: &Geometry, ppn: Ppn, offset_bytes: u32, len: usize) -> Result<(), FlashError> {
+    if !geometry.is_byte_programmable() {
+        return Err(FlashError::Unsupported);
+    }
+    check_page(geometry, ppn, 0, 0)?;
+    let end = u64::from(offset_bytes) + len as u64;
+    if end > u64::from(geometry.page_bytes()) {
+        return Err(FlashError::BufferSize { len_bytes: end, page_bytes: geometry.page_bytes() });
+    }
+    Ok(())
 }
 
 impl Flash for RamFlash {
@@ -31,14 +73,21 @@ impl Flash for RamFlash {
         &self.geometry
     }
 
-    fn read(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        let page = self.page(ppn, data.len())?;
-        data.copy_from_slice(page);
+    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        let (page, page_spare) = self.page(ppn, data.len(), spare.len())?;
+        if !data.is_empty() {
+            data.copy_from_slice(page);
+        }
+        spare.copy_from_slice(&page_spare[..spare.len()]);
         Ok(ReadStatus::Clean)
     }
 
-    fn program(&mut self, ppn: Ppn, data: &[u8]) -> Result<(), FlashError> {
-        self.page(ppn, data.len())?.copy_from_slice(data);
+    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
+        let (page, page_spare) = self.page(ppn, data.len(), spare.len())?;
+        if !data.is_empty() {
+            page.copy_from_slice(data);
+        }
+        page_spare[..spare.len()].copy_from_slice(spare);
         Ok(())
     }
 
@@ -47,8 +96,20 @@ impl Flash for RamFlash {
         if segment.0 >= segments {
             return Err(FlashError::SegmentOutOfRange { segment, segments });
         }
-        let len = self.geometry.pages_per_segment() as usize * self.geometry.page_bytes() as usize;
-        self.bytes[segment.index() * len..][..len].fill(0xFF);
+        let (first, stride) = (self.geometry.first_page(segment).index(), self.stride());
+        let len = self.geometry.pages_per_segment() as usize * stride;
+        self.bytes[first * stride..][..len].fill(0xFF);
+        Ok(())
+    }
+
+    fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        bytes.copy_from_slice(self.part(ppn, offset_bytes, bytes.len())?);
+        Ok(ReadStatus::Clean)
+    }
+
+    fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
+        let old = self.part(ppn, offset_bytes, bytes.len())?;
+        old.iter_mut().zip(bytes).for_each(|(old, new)| *old &= new);
         Ok(())
     }
 }

@@ -1,18 +1,20 @@
+use crate::ram::{check_page, check_part};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 
-/// A layer that enforces the contract: pages of a segment in order, none twice, nothing past the end.
+/// A layer that enforces the contract: pages of a segment in ascending order, none twice, bits of parts only
+/// from 1 to 0, nothing past the end.
 #[derive(Clone, Debug)]
 pub struct Strict<F> {
     device: F,
-    /// Pages programmed in each segment since its last erase.
-    programmed: Vec<u32>,
+    /// By segment, the first page that may be programmed.
+    next: Vec<u32>,
 }
 
 impl<F: Flash> Strict<F> {
     /// Watches a device whose segments are all erased.
     pub fn new(device: F) -> Self {
-        let programmed = vec![0; device.geometry().segments() as usize];
-        Self { device, programmed }
+        let next = vec![0; device.geometry().segments() as usize];
+        Self { device, next }
     }
 
     /// The device below.
@@ -20,26 +22,9 @@ impl<F: Flash> Strict<F> {
         self.device
     }
 
-    fn check(&self, ppn: Ppn) -> Result<(SegmentId, u32), FlashError> {
-        let geometry = self.device.geometry();
-        if ppn.0 >= geometry.pages() {
-            return Err(FlashError::PageOutOfRange { ppn, pages: geometry.pages() });
-        }
-        Ok((geometry.segment_of(ppn), geometry.page_in_segment(ppn)))
-    }
-
-    fn admit(&mut self, ppn: Ppn) -> Result<(), FlashError> {
-        let (segment, page) = self.check(ppn)?;
-        let next = &mut self.programmed[segment.index()];
-        if page < *next {
-            return Err(FlashError::NotErased { ppn });
-        }
-        if page > *next {
-            let expected = Ppn(ppn.0 - page + *next);
-            return Err(FlashError::OutOfOrder { ppn, expected });
-        }
-        *next += 1;
-        Ok(())
+    /// The device below, to damage it in tests.
+    pub fn inner_mut(&mut self) -> &mut F {
+        &mut self.device
     }
 }
 
@@ -48,14 +33,24 @@ impl<F: Flash> Flash for Strict<F> {
         self.device.geometry()
     }
 
-    fn read(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        self.check(ppn)?;
-        self.device.read(ppn, data)
+    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        check_page(self.device.geometry(), ppn, 0, 0)?;
+        self.device.read(ppn, data, spare)
     }
 
-    fn program(&mut self, ppn: Ppn, data: &[u8]) -> Result<(), FlashError> {
-        self.admit(ppn)?;
-        self.device.program(ppn, data)
+    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
+        let geometry = self.device.geometry();
+        check_page(geometry, ppn, 0, 0)?;
+        let (segment, page) = (geometry.segment_of(ppn), geometry.page_in_segment(ppn));
+        let next = self.next[segment.index()];
+        if page + 1 == next {
+            return Err(FlashError::NotErased { ppn });
+        }
+        if page < next {
+            return Err(FlashError::OutOfOrder { ppn, expected: Ppn(ppn.0 - page + next) });
+        }
+        self.next[segment.index()] = page + 1;
+        self.device.program(ppn, data, spare)
     }
 
     fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
@@ -63,60 +58,96 @@ impl<F: Flash> Flash for Strict<F> {
         if segment.0 >= segments {
             return Err(FlashError::SegmentOutOfRange { segment, segments });
         }
-        self.programmed[segment.index()] = 0;
+        self.next[segment.index()] = 0;
         self.device.erase(segment)
     }
 
-    fn copy(&mut self, from: Ppn, to: Ppn, scratch: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        self.check(from)?;
-        self.admit(to)?;
-        self.device.copy(from, to, scratch)
+    fn has_payload(&self) -> bool {
+        self.device.has_payload()
+    }
+
+    fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        check_part(self.device.geometry(), ppn, offset_bytes, bytes.len())?;
+        self.device.read_part(ppn, offset_bytes, bytes)
+    }
+
+    fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
+        check_part(self.device.geometry(), ppn, offset_bytes, bytes.len())?;
+        let mut old = vec![0; bytes.len()];
+        self.device.read_part(ppn, offset_bytes, &mut old)?;
+        if let Some(at) = old.iter().zip(bytes).position(|(old, new)| !old & new != 0) {
+            return Err(FlashError::BitsSet { ppn, offset_bytes: offset_bytes + at as u32 });
+        }
+        self.device.program_part(ppn, offset_bytes, bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), FlashError> {
+        self.device.sync()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Meter, NullFlash, Operations, RamFlash};
+    use crate::{Meter, NullFlash, RamFlash};
 
     fn geometry() -> Geometry {
         Geometry::new(3, 4, 16).unwrap()
     }
 
     #[test]
-    fn pages_are_programmed_in_order_and_once() {
+    fn pages_are_programmed_in_ascending_order_and_once() {
         let mut flash = Strict::new(NullFlash::new(geometry()));
-        assert_eq!(flash.program(Ppn(5), &[]), Err(FlashError::OutOfOrder { ppn: Ppn(5), expected: Ppn(4) }));
-        flash.program(Ppn(4), &[]).unwrap();
-        assert_eq!(flash.program(Ppn(4), &[]), Err(FlashError::NotErased { ppn: Ppn(4) }));
-        flash.copy(Ppn(4), Ppn(5), &mut []).unwrap();
+        flash.program(Ppn(4), &[], &[]).unwrap();
+        assert_eq!(flash.program(Ppn(4), &[], &[]), Err(FlashError::NotErased { ppn: Ppn(4) }));
+        flash.program(Ppn(6), &[], &[]).unwrap();
+        let early = Err(FlashError::OutOfOrder { ppn: Ppn(5), expected: Ppn(7) });
+        assert_eq!(flash.program(Ppn(5), &[], &[]), early);
         flash.erase(SegmentId(1)).unwrap();
-        flash.program(Ppn(4), &[]).unwrap();
+        flash.program(Ppn(4), &[], &[]).unwrap();
     }
 
     #[test]
     fn addresses_past_the_end_are_errors() {
         let mut flash = Strict::new(RamFlash::new(geometry()));
         let past = Err(FlashError::PageOutOfRange { ppn: Ppn(12), pages: 12 });
-        assert_eq!(flash.program(Ppn(12), &[0; 16]), past);
-        assert_eq!(flash.read(Ppn(12), &mut [0; 16]).map(drop), past);
+        assert_eq!(flash.program(Ppn(12), &[0; 16], &[]), past);
+        assert_eq!(flash.read(Ppn(12), &mut [0; 16], &mut []).map(drop), past);
         let past = Err(FlashError::SegmentOutOfRange { segment: SegmentId(3), segments: 3 });
         assert_eq!(flash.erase(SegmentId(3)), past);
         let short = Err(FlashError::BufferSize { len_bytes: 3, page_bytes: 16 });
-        assert_eq!(flash.program(Ppn(0), &[0; 3]), short);
+        assert_eq!(flash.program(Ppn(0), &[0; 3], &[]), short);
+        let no_spare = Err(FlashError::BufferSize { len_bytes: 1, page_bytes: 0 });
+        assert_eq!(flash.program(Ppn(1), &[0; 16], &[0]), no_spare);
+        assert_eq!(flash.program_part(Ppn(1), 0, &[0]), Err(FlashError::Unsupported));
     }
 
     #[test]
-    fn ram_keeps_data_until_the_segment_is_erased_and_the_meter_counts() {
-        let mut flash = Meter::new(RamFlash::new(geometry()));
-        flash.program(Ppn(0), &[7; 16]).unwrap();
-        flash.copy(Ppn(0), Ppn(4), &mut [0; 16]).unwrap();
+    fn bits_of_parts_go_from_one_to_zero_only() {
+        let mut flash = Strict::new(RamFlash::new(geometry().byte_programmable()));
+        flash.program_part(Ppn(0), 4, &[0xF0, 0xFF]).unwrap();
+        flash.program_part(Ppn(0), 4, &[0x30, 0x0F]).unwrap();
+        let set = Err(FlashError::BitsSet { ppn: Ppn(0), offset_bytes: 5 });
+        assert_eq!(flash.program_part(Ppn(0), 4, &[0x30, 0x1F]), set);
+        let mut bytes = [0; 2];
+        flash.read_part(Ppn(0), 4, &mut bytes).unwrap();
+        assert_eq!(bytes, [0x30, 0x0F]);
+        let past = Err(FlashError::BufferSize { len_bytes: 17, page_bytes: 16 });
+        assert_eq!(flash.program_part(Ppn(0), 15, &[0, 0]), past);
+    }
+
+    #[test]
+    fn ram_keeps_data_and_spare_until_the_segment_is_erased_and_the_meter_counts() {
+        let mut flash = Meter::new(RamFlash::new(geometry().with_spare(4)));
+        flash.program(Ppn(0), &[7; 16], &[1, 2]).unwrap();
+        let (mut data, mut spare) = ([0; 16], [0; 4]);
+        flash.read(Ppn(0), &mut data, &mut spare).unwrap();
+        assert_eq!((data, spare), ([7; 16], [1, 2, 0xFF, 0xFF]));
         flash.erase(SegmentId(0)).unwrap();
-        let mut data = [0; 16];
-        flash.read(Ppn(4), &mut data).unwrap();
-        assert_eq!(data, [7; 16]);
-        flash.read(Ppn(0), &mut data).unwrap();
+        flash.read(Ppn(0), &mut data, &mut []).unwrap();
         assert_eq!(data, [0xFF; 16]);
-        assert_eq!(flash.operations(), Operations { reads: 3, programs: 2, erases: 1 });
+        let counted = flash.operations();
+        assert_eq!((counted.reads, counted.programs, counted.erases), (2, 1, 1));
+        assert_eq!((counted.read_bytes, counted.programmed_bytes, counted.programmed_spare_bytes), (36, 16, 2));
     }
 }

@@ -16,6 +16,8 @@ pub enum State {
     Victim,
     /// Never used for data (the paper's index segment).
     Reserved,
+    /// Retired: a program or an erase failed.
+    Bad,
 }
 
 /// The numbers a policy is built for.

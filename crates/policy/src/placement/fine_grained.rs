@@ -1,4 +1,4 @@
-use super::{COLD, HOT, Pages, Placement};
+use super::{COLD, HOT, Pages, Placement, heat};
 use crate::age::{Clock, Now};
 use crate::segments::Segments;
 use margay_flash::SegmentId;
@@ -47,6 +47,24 @@ impl FineGrained {
 
 impl Placement for FineGrained {
     type Info = Heat;
+
+    const HEAT_KIND: u8 = heat::UPDATES;
+
+    fn pack(&self, heat: Heat) -> u32 {
+        heat.updates
+    }
+
+    fn unpack(&mut self, updates: u32, written: Now, _: Now) -> Heat {
+        Heat { written: written.on(self.clock), updates }
+    }
+
+    fn freeze(&self, heat: Heat, _: Now) -> (u64, u32) {
+        (heat.written, heat.updates)
+    }
+
+    fn thaw(&mut self, (written, updates): (u64, u32), _: Now) -> Heat {
+        Heat { written, updates }
+    }
 
     fn streams(&self) -> u8 {
         2
@@ -98,6 +116,36 @@ impl DecayingFineGrained {
 
 impl Placement for DecayingFineGrained {
     type Info = f64;
+
+    const HEAT_KIND: u8 = heat::DECAYED;
+
+    fn pack(&self, heat: f64) -> u32 {
+        ((heat * libm::exp2(-self.latest)) as f32).to_bits()
+    }
+
+    fn unpack(&mut self, bits: u32, written: Now, now: Now) -> f64 {
+        // The origin is the present: every weight is at most 1.
+        self.origin = now.on(self.clock);
+        let count = f64::from(f32::from_bits(bits));
+        let age = now.on(self.clock).saturating_sub(written.on(self.clock)) as f64;
+        let heat = count * libm::exp2(-age * self.per_tick);
+        let heat = if heat.is_finite() && heat > 0.0 { heat } else { 0.0 };
+        self.sum += heat;
+        heat
+    }
+
+    fn freeze(&self, heat: f64, now: Now) -> (u64, u32) {
+        let span = now.on(self.clock).saturating_sub(self.origin) as f64;
+        ((heat * libm::exp2(-span * self.per_tick)).to_bits(), 0)
+    }
+
+    fn thaw(&mut self, (bits, _): (u64, u32), now: Now) -> f64 {
+        self.origin = now.on(self.clock);
+        let heat = f64::from_bits(bits);
+        let heat = if heat.is_finite() && heat > 0.0 { heat } else { 0.0 };
+        self.sum += heat;
+        heat
+    }
 
     fn streams(&self) -> u8 {
         2
@@ -161,6 +209,26 @@ mod tests {
             assert!((policy.sum - pages[0] - pages[1]).abs() <= 1e-9 * policy.sum);
         }
         assert!(policy.origin > 0, "the origin has moved");
+    }
+
+    #[test]
+    fn what_is_kept_on_flash_brings_the_same_ranking_back() {
+        let segments = Segments::new(2, 2, false);
+        let mut before = DecayingFineGrained::new(Clock::Writes, 50.0);
+        let mut pages = [(0.0, 0, Now::default()); 3];
+        for writes in 1..=200u64 {
+            let (page, now) = ((writes % 7 % 3) as usize, Now { us: 0, writes });
+            let heat = before.write(&segments, now, Some((SegmentId(0), pages[page].0))).1;
+            pages[page] = (heat, before.pack(heat), now);
+        }
+        let now = Now { us: 0, writes: 230 };
+        let mut after = DecayingFineGrained::new(Clock::Writes, 50.0);
+        let restored = pages.map(|(_, packed, written)| after.unpack(packed, written, now));
+        let scale = libm::exp2(-(230.0 / 50.0));
+        for ((heat, ..), restored) in pages.iter().zip(restored) {
+            assert!((heat * scale / restored - 1.0).abs() < 1e-6, "{heat} {restored}");
+        }
+        assert!((after.sum - before.sum * scale).abs() < 1e-6);
     }
 
     #[test]

@@ -22,6 +22,16 @@ pub const HOT: u8 = 0;
 /// Stream of cold data.
 pub const COLD: u8 = 1;
 
+/// Kinds of information on a page that are kept on flash (FORMAT.md, "Tag").
+pub mod heat {
+    /// Nothing.
+    pub const NONE: u8 = 0;
+    /// Updates since the first write, as a `u32`.
+    pub const UPDATES: u8 = 1;
+    /// Updates, each decayed until the last of them, as the bits of an `f32`.
+    pub const DECAYED: u8 = 2;
+}
+
 /// Read access to what the engine keeps for every physical page.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a, I> {
@@ -78,6 +88,30 @@ pub trait Placement {
 
     /// Where a valid page of the victim goes.
     fn copy(&self, segments: &Segments, victim: SegmentId, now: Now, info: Self::Info) -> u8;
+
+    /// What [`Placement::pack`] makes; 0 if nothing has to be kept on flash. See [`heat`].
+    const HEAT_KIND: u8 = heat::NONE;
+
+    /// What is kept on flash of a page that is just being written by the host.
+    fn pack(&self, _info: Self::Info) -> u32 {
+        0
+    }
+
+    /// What was kept for a page when it was written at `written`, from what is on flash; called once per valid
+    /// page when a device is mounted at `now`.
+    fn unpack(&mut self, _heat: u32, _written: Now, _now: Now) -> Self::Info {
+        Self::Info::default()
+    }
+
+    /// What a checkpoint keeps of a page at `now`; not called for a zero-sized `Info`.
+    fn freeze(&self, _info: Self::Info, _now: Now) -> (u64, u32) {
+        (0, 0)
+    }
+
+    /// What was frozen at `now`; called once per valid page.
+    fn thaw(&mut self, _frozen: (u64, u32), _now: Now) -> Self::Info {
+        Self::Info::default()
+    }
 
     /// Ascending order in which a victim's pages are copied if [`Placement::SORTS`].
     fn sort_key(&self, _now: Now, _info: Self::Info) -> f64 {

@@ -1,4 +1,4 @@
-use super::{COLD, HOT, Pages, Placement};
+use super::{COLD, HOT, Pages, Placement, heat};
 use crate::age::Now;
 use crate::segments::Segments;
 use margay_flash::SegmentId;
@@ -16,6 +16,25 @@ pub struct PageBased {
 
 impl Placement for PageBased {
     type Info = u32;
+
+    const HEAT_KIND: u8 = heat::UPDATES;
+
+    fn pack(&self, count: u32) -> u32 {
+        count
+    }
+
+    fn unpack(&mut self, count: u32, _: Now, _: Now) -> u32 {
+        self.updates += u64::from(count);
+        count
+    }
+
+    fn freeze(&self, count: u32, _: Now) -> (u64, u32) {
+        (0, count)
+    }
+
+    fn thaw(&mut self, (_, count): (u64, u32), now: Now) -> u32 {
+        self.unpack(count, now, now)
+    }
 
     fn streams(&self) -> u8 {
         2

@@ -1,4 +1,4 @@
-use super::{HOT, Heat, Placement};
+use super::{HOT, Heat, Placement, heat};
 use crate::age::{Clock, Now};
 use crate::segments::Segments;
 use margay_flash::SegmentId;
@@ -61,6 +61,23 @@ impl Placement for Sorted {
 
     const SORTS: bool = true;
     const ONE_STREAM_PER_VICTIM: bool = true;
+    const HEAT_KIND: u8 = heat::UPDATES;
+
+    fn pack(&self, heat: Heat) -> u32 {
+        heat.updates
+    }
+
+    fn unpack(&mut self, updates: u32, written: Now, _: Now) -> Heat {
+        Heat { written: written.on(self.clock), updates }
+    }
+
+    fn freeze(&self, heat: Heat, _: Now) -> (u64, u32) {
+        (heat.written, heat.updates)
+    }
+
+    fn thaw(&mut self, (written, updates): (u64, u32), _: Now) -> Heat {
+        Heat { written, updates }
+    }
 
     fn streams(&self) -> u8 {
         1

@@ -1,0 +1,126 @@
+//! Pages of a checkpoint on flash: a stream of bytes in segments of their own.
+
+use crate::anchor::{CheckpointAt, RECORD_OWNER, Record};
+use crate::crc::crc32c;
+use crate::formatted::Formatted;
+use crate::layout::Place;
+use crate::store::Store;
+use crate::tag::{Decoded, Kind, PageInfo, SegmentInfo};
+use alloc::{vec, vec::Vec};
+use margay_flash::{Flash, FlashError, Ppn, SegmentId};
+
+impl<F: Flash> Formatted<F> {
+    /// Pages that a checkpoint of so many bytes takes, with its record where the device has no anchor.
+    pub fn checkpoint_pages(&self, len_bytes: usize) -> u32 {
+        len_bytes.div_ceil(self.geometry.page_bytes() as usize) as u32 + u32::from(self.layout.reserved_segments == 0)
+    }
+
+    fn checkpoint_place(&self, segments: &[SegmentId], index: u32) -> Option<Ppn> {
+        let data_pages = self.layout.data_pages(&self.geometry);
+        let segment = segments.get((index / data_pages) as usize)?;
+        Some(Ppn(self.geometry.first_page(*segment).0 + self.layout.header_pages + index % data_pages))
+    }
+
+    /// Writes a checkpoint to erased segments, each with what is kept of it.
+    pub fn write_checkpoint(
+        &mut self,
+        bytes: &[u8],
+        seq: u64,
+        segments: &[(SegmentId, SegmentInfo)],
+    ) -> Result<CheckpointAt, FlashError> {
+        let ids: Vec<_> = segments.iter().map(|(id, _)| *id).collect();
+        let at = CheckpointAt { seq, len_bytes: bytes.len() as u64, crc: crc32c(bytes), segments: ids.clone() };
+        for (id, info) in segments {
+            self.begin_kind(Kind::Checkpoint, *id, *info)?;
+        }
+        let page_bytes = self.geometry.page_bytes() as usize;
+        let mut page = vec![0; page_bytes];
+        let put = |store: &mut Self, index: u32, owner: u64, page: &[u8]| {
+            let ppn = store.checkpoint_place(&ids, index).expect("a checkpoint fits the segments that were counted for it");
+            let info = PageInfo { owner, seq: seq + 1 + u64::from(index), ..PageInfo::default() };
+            store.program_kind(Kind::Checkpoint, ppn, page, info)
+        };
+        let mut count = 0;
+        for chunk in bytes.chunks(page_bytes) {
+            page[..chunk.len()].copy_from_slice(chunk);
+            page[chunk.len()..].fill(0);
+            put(self, count, u64::from(count % 0xFFFF), &page)?;
+            count += 1;
+        }
+        if self.layout.reserved_segments == 0 {
+            Record::Stopped(at.clone()).encode(&mut page);
+            put(self, count, RECORD_OWNER, &page)?;
+        }
+        for (id, _) in segments {
+            self.finish(*id, Ppn(0))?;
+        }
+        Store::sync(self)?;
+        Ok(at)
+    }
+
+    /// Reads a checkpoint, and says how many reads it took; `None` if it is not whole.
+    pub fn read_checkpoint(&mut self, at: &CheckpointAt) -> Result<(Option<Vec<u8>>, u32), FlashError> {
+        let page_bytes = u64::from(self.geometry.page_bytes());
+        let pages = at.len_bytes.div_ceil(page_bytes);
+        if pages > at.segments.len() as u64 * u64::from(self.geometry.pages_per_segment()) {
+            return Ok((None, 0));
+        }
+        let mut bytes = vec![0; (pages * page_bytes) as usize];
+        for (index, page) in (0..).zip(bytes.chunks_exact_mut(page_bytes as usize)) {
+            let Some(ppn) = self.checkpoint_place(&at.segments, index) else { return Ok((None, index)) };
+            match self.read_tagged(ppn, page) {
+                Ok((Decoded::Tag(tag), _)) if tag.kind == Kind::Checkpoint => {}
+                Ok(_) | Err(FlashError::Uncorrectable { .. }) => return Ok((None, index + 1)),
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.truncate(at.len_bytes as usize);
+        let whole = crc32c(&bytes) == at.crc;
+        Ok((whole.then_some(bytes), pages as u32))
+    }
+
+    /// Looks for the record of a clean stop in the segments of checkpoints (NOR), and says how many reads of parts
+    /// and pages it took. `None` too if a segment was opened after the stop.
+    pub fn find_record(&mut self) -> Result<(Option<CheckpointAt>, u32), FlashError> {
+        if self.layout.place != Place::Table {
+            return Ok((None, 0));
+        }
+        let (mut found, mut reads) = (None, 0);
+        let mut page = vec![0; self.geometry.page_bytes() as usize];
+        for segment in (0..self.geometry.segments()).map(SegmentId) {
+            reads += 1;
+            if self.segment_kind(segment)? != Some(Kind::Checkpoint) {
+                continue;
+            }
+            let scan = self.scan_segment(segment)?;
+            reads += scan.reads;
+            let Some(last) = scan.pages.first().filter(|page| page.owner == RECORD_OWNER) else { continue };
+            reads += 1;
+            match self.read_tagged(last.ppn, &mut page) {
+                Ok((Decoded::Tag(tag), _)) if tag.data_crc == crc32c(&page) => {}
+                Ok(_) | Err(FlashError::Uncorrectable { .. }) => continue,
+                Err(error) => return Err(error),
+            }
+            if let Some(Record::Stopped(at)) = Record::decode(&page, self.geometry.segments())
+                && found.as_ref().is_none_or(|best: &CheckpointAt| best.seq < at.seq)
+            {
+                found = Some(at);
+            }
+        }
+        Ok((found, reads))
+    }
+
+    /// Sees to it that a checkpoint found by [`Formatted::find_record`] is not found again.
+    pub fn forget_record(&mut self, at: &CheckpointAt) -> Result<(), FlashError> {
+        let index = at.len_bytes.div_ceil(u64::from(self.geometry.page_bytes())) as u32;
+        let Some(ppn) = self.checkpoint_place(&at.segments, index) else { return Ok(()) };
+        let segment = self.geometry.segment_of(ppn);
+        match self.device.erase(segment) {
+            // What cannot be erased can still be overwritten with zeros.
+            Err(FlashError::EraseFailed { .. }) => {
+                self.device.program_part(self.geometry.first_page(segment), 0, &[0; crate::formatted::MARKS_BYTES])
+            }
+            result => result,
+        }
+    }
+}

@@ -1,0 +1,281 @@
+use crate::bytes::{Reader, Writer};
+use crate::crc::crc32c;
+use crate::layout::{Layout, LayoutError, Place, TAG_BYTES, VERSION};
+use crate::store::{Copied, Store};
+use crate::superblock::SUPERBLOCK_BYTES;
+use crate::tag::{Decoded, Kind, PageInfo, SegmentInfo, Tag};
+use alloc::{vec, vec::Vec};
+use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+
+const ERASED_MARK: u8 = 0x65;
+const OPENED_MARK: u8 = 0x6F;
+/// Offset of the mark of opening in a segment header (NOR).
+const OPENED_AT: u32 = 16;
+/// Bytes of both marks together.
+pub(crate) const MARKS_BYTES: usize = 48;
+
+/// A segment that is being filled.
+#[derive(Debug)]
+struct Filling {
+    segment: SegmentId,
+    info: SegmentInfo,
+    /// Owner and sequence number of its pages so far.
+    pages: Vec<(u64, u64)>,
+}
+
+/// A device in margay's format.
+#[derive(Debug)]
+pub struct Formatted<F> {
+    pub(crate) device: F,
+    pub(crate) geometry: Geometry,
+    pub(crate) layout: Layout,
+    superblock: [u8; SUPERBLOCK_BYTES],
+    filling: Vec<Filling>,
+    /// Segments that were erased and are not in use, latest first, with their erases.
+    ledger: Vec<(SegmentId, u32)>,
+    pub(crate) spare: Vec<u8>,
+    scratch: Vec<u8>,
+    /// Single flipped bits of tags that were corrected.
+    pub(crate) repaired_tags: u64,
+}
+
+/// The marks at the start of a segment header (NOR).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Erase count of the segment and erases of the device, if the mark of erasing is whole.
+    pub erased: Option<(u32, u64)>,
+    /// Whether any byte is not erased.
+    pub touched: bool,
+    /// What it was opened for, if the mark of opening is whole.
+    pub opened: Option<(Kind, SegmentInfo)>,
+}
+
+impl Marks {
+    pub fn decode(bytes: &[u8]) -> Self {
+        let touched = bytes.iter().any(|byte| *byte != 0xFF);
+        let mut marks = Self { touched, ..Self::default() };
+        let mut reader = Reader::new(&bytes[..OPENED_AT as usize]);
+        let (magic, _, erases, total_erases) = (reader.uint(1), reader.uint(3), reader.u32(), reader.uint(4));
+        if magic == u64::from(ERASED_MARK) && reader.u32() == crc32c(&bytes[..12]) {
+            marks.erased = Some((erases, total_erases));
+        }
+        let opened = &bytes[OPENED_AT as usize..MARKS_BYTES];
+        let mut reader = Reader::new(opened);
+        let (magic, _, kind, stream) = (reader.uint(1), reader.uint(1), reader.uint(1), reader.uint(1) as u8);
+        let (erases, opened_us, opened_writes, total_erases) =
+            (reader.u32(), reader.uint(6), reader.uint(6), reader.uint(8));
+        if magic == u64::from(OPENED_MARK) && reader.u32() == crc32c(&opened[..28]) {
+            let info = SegmentInfo { erases, total_erases, stream, opened_us, opened_writes };
+            let kind = if kind == Kind::Checkpoint as u64 { Kind::Checkpoint } else { Kind::Data };
+            marks.opened = Some((kind, info));
+        }
+        marks
+    }
+}
+
+impl<F: Flash> Formatted<F> {
+    /// Uses a device with the layout for `owners` different owners. `superblock` is copied into each segment
+    /// header of a byte-programmable device.
+    pub fn new(device: F, owners: u64, superblock: [u8; SUPERBLOCK_BYTES]) -> Result<Self, LayoutError> {
+        let geometry = *device.geometry();
+        let layout = Layout::new(&geometry, owners)?;
+        let tag_bytes = layout.tag_bytes();
+        Ok(Self {
+            device,
+            geometry,
+            layout,
+            superblock,
+            filling: Vec::new(),
+            ledger: Vec::new(),
+            spare: vec![0xFF; tag_bytes],
+            scratch: vec![0; geometry.page_bytes() as usize],
+            repaired_tags: 0,
+        })
+    }
+
+    /// Where everything lies.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The device.
+    pub fn device(&self) -> &F {
+        &self.device
+    }
+
+    /// The device, for its own operations.
+    pub fn device_mut(&mut self) -> &mut F {
+        &mut self.device
+    }
+
+    /// Gives the device back.
+    pub fn into_device(self) -> F {
+        self.device
+    }
+
+    /// Tells of a segment that is erased and not in use.
+    pub fn note_free(&mut self, segment: SegmentId, erases: u32) {
+        self.ledger.insert(0, (segment, erases));
+        self.ledger.truncate(usize::from(self.layout.ledger) * 4);
+    }
+
+    /// Goes on filling a segment that holds these pages already (owner and sequence number).
+    pub fn resume(&mut self, segment: SegmentId, info: SegmentInfo, pages: Vec<(u64, u64)>) {
+        self.filling.push(Filling { segment, info, pages });
+    }
+
+    /// Owner and sequence number of the pages of a segment that is being filled.
+    pub fn filled(&self, segment: SegmentId) -> &[(u64, u64)] {
+        self.filling.iter().find(|filling| filling.segment == segment).map_or(&[], |filling| &filling.pages)
+    }
+
+    /// Begins a segment that holds pages of the given kind.
+    pub fn begin_kind(&mut self, kind: Kind, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
+        self.ledger.retain(|(id, _)| *id != segment);
+        self.filling.retain(|filling| filling.segment != segment);
+        self.filling.push(Filling { segment, info, pages: Vec::new() });
+        if self.layout.place == Place::Table {
+            let mut mark = [0xFF; MARKS_BYTES - OPENED_AT as usize];
+            let mut writer = Writer::new(&mut mark);
+            writer.put(&[OPENED_MARK, VERSION, kind as u8, info.stream]);
+            writer.uint(info.erases.into(), 4);
+            writer.uint(info.opened_us, 6);
+            writer.uint(info.opened_writes, 6);
+            writer.uint(info.total_erases, 8);
+            let crc = crc32c(&mark[..28]);
+            mark[28..].copy_from_slice(&crc.to_le_bytes());
+            let header = self.geometry.first_page(segment);
+            self.device.program_part(header, OPENED_AT, &mark)?;
+            self.device.program_part(header, Layout::HEADER_SUPERBLOCK, &self.superblock)?;
+        }
+        Ok(())
+    }
+
+    /// Programs a page of the given kind in a segment that was begun.
+    pub fn program_kind(&mut self, kind: Kind, ppn: Ppn, data: &[u8], page: PageInfo) -> Result<(), FlashError> {
+        self.put(kind, ppn, data, page, crc32c(data))
+    }
+
+    fn put(&mut self, kind: Kind, ppn: Ppn, data: &[u8], page: PageInfo, data_crc: u32) -> Result<(), FlashError> {
+        let segment = self.geometry.segment_of(ppn);
+        let filling = self.filling.iter_mut().find(|filling| filling.segment == segment);
+        let filling = filling.expect("pages are programmed in segments that were begun");
+        let tag = Tag { kind, page, segment: filling.info, data_crc, window: 0 };
+        tag.encode(&self.layout, &self.ledger, &filling.pages, &mut self.spare);
+        filling.pages.push((page.owner, page.seq));
+        match self.layout.place {
+            Place::Spare => self.device.program(ppn, data, &self.spare),
+            _ => {
+                self.device.program(ppn, data, &[])?;
+                let (header, offset) = self.table_entry(ppn);
+                self.device.program_part(header, offset, &self.spare)
+            }
+        }
+    }
+
+    /// Header page and offset in it of a page's tag (NOR).
+    fn table_entry(&self, ppn: Ppn) -> (Ppn, u32) {
+        let segment = self.geometry.segment_of(ppn);
+        let index = self.geometry.page_in_segment(ppn) - self.layout.header_pages;
+        let at = Layout::HEADER_TABLE + index * TAG_BYTES as u32;
+        let page_bytes = self.geometry.page_bytes();
+        (Ppn(self.geometry.first_page(segment).0 + at / page_bytes), at % page_bytes)
+    }
+
+    /// Reads a page, or its tag alone if `data` is empty. The bytes of the tag stay in `self.spare`.
+    pub fn read_tagged(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<(Decoded, ReadStatus), FlashError> {
+        let mut status = match self.layout.place {
+            Place::Spare => self.device.read(ppn, data, &mut self.spare)?,
+            _ => {
+                let status = if data.is_empty() { ReadStatus::Clean } else { self.device.read(ppn, data, &mut [])? };
+                let (header, offset) = self.table_entry(ppn);
+                match self.device.read_part(header, offset, &mut self.spare)? {
+                    ReadStatus::Corrected => ReadStatus::Corrected,
+                    ReadStatus::Clean => status,
+                }
+            }
+        };
+        let mut decoded = Tag::decode(&self.layout, &self.spare);
+        if decoded == Decoded::Damaged
+            && let Some(tag) = Tag::repair(&self.layout, &mut self.spare)
+        {
+            self.repaired_tags += 1;
+            (decoded, status) = (Decoded::Tag(tag), ReadStatus::Corrected);
+        }
+        Ok((decoded, status))
+    }
+}
+
+impl<F: Flash> Store for Formatted<F> {
+    const KEEPS_INFO: bool = true;
+
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn begin(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
+        self.begin_kind(Kind::Data, segment, info)
+    }
+
+    fn program(&mut self, ppn: Ppn, data: &[u8], page: PageInfo) -> Result<(), FlashError> {
+        self.program_kind(Kind::Data, ppn, data, page)
+    }
+
+    fn copy(&mut self, from: Ppn, to: Ppn, owner: u64, seq: u64) -> Result<Copied, FlashError> {
+        let mut scratch = core::mem::take(&mut self.scratch);
+        let read = self.read_tagged(from, &mut scratch);
+        let (page, data_crc, copied) = match read {
+            Ok((Decoded::Tag(tag), _)) if tag.page.owner == owner => {
+                let copied = if tag.page.lost { Copied::Lost } else { Copied::Whole };
+                (PageInfo { seq, ..tag.page }, tag.data_crc, copied)
+            }
+            Ok(_) | Err(FlashError::Uncorrectable { .. }) => {
+                scratch.fill(0);
+                let page = PageInfo { owner, seq, lost: true, ..PageInfo::default() };
+                (page, crc32c(&scratch), Copied::Lost)
+            }
+            Err(error) => {
+                self.scratch = scratch;
+                return Err(error);
+            }
+        };
+        let result = self.put(Kind::Data, to, &scratch, page, data_crc);
+        self.scratch = scratch;
+        result.map(|()| copied)
+    }
+
+    fn finish(&mut self, segment: SegmentId, _: Ppn) -> Result<(), FlashError> {
+        self.filling.retain(|filling| filling.segment != segment);
+        Ok(())
+    }
+
+    fn read(&mut self, ppn: Ppn, owner: u64, data: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        match self.read_tagged(ppn, data)? {
+            (Decoded::Tag(tag), _) if tag.page.lost && tag.page.owner == owner => Err(FlashError::Lost { ppn }),
+            (Decoded::Tag(tag), status) if tag.page.owner == owner && tag.data_crc == crc32c(data) => Ok(status),
+            _ => Err(FlashError::Corrupt { ppn }),
+        }
+    }
+
+    fn erase(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
+        // What was copied out of it must be on flash first.
+        self.device.sync()?;
+        self.device.erase(segment)?;
+        if self.layout.place == Place::Table {
+            let mut mark = [0; OPENED_AT as usize];
+            let mut writer = Writer::new(&mut mark);
+            writer.put(&[ERASED_MARK, VERSION, 0, 0]);
+            writer.uint(info.erases.into(), 4);
+            writer.uint(info.total_erases.min(u64::from(u32::MAX)), 4);
+            let crc = crc32c(&mark[..12]);
+            mark[12..].copy_from_slice(&crc.to_le_bytes());
+            self.device.program_part(self.geometry.first_page(segment), 0, &mark)?;
+        }
+        self.note_free(segment, info.erases);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), FlashError> {
+        self.device.sync()
+    }
+}

@@ -1,0 +1,203 @@
+//! Finding out what a segment holds, in as few reads as the layout allows.
+
+use crate::formatted::{Formatted, MARKS_BYTES, Marks};
+use crate::layout::{Layout, Place, TAG_BYTES};
+use crate::tag::{Decoded, Kind, PageInfo, SegmentInfo, Tag};
+use alloc::{vec, vec::Vec};
+use margay_flash::{Flash, FlashError, Ppn, ReadStatus, SegmentId};
+
+/// A page that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundPage {
+    /// Where it is.
+    pub ppn: Ppn,
+    /// What it holds.
+    pub kind: Kind,
+    /// Its owner.
+    pub owner: u64,
+    /// Its sequence number.
+    pub seq: u64,
+    /// The rest, if its own tag was read.
+    pub info: Option<PageInfo>,
+}
+
+/// What a segment holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundSegment {
+    /// What its pages say of it.
+    pub info: Option<SegmentInfo>,
+    /// Erase count, if nothing was programmed since an erase that is known to be whole.
+    pub erased: Option<u32>,
+    /// Pages whose tags or owners are known, last one first.
+    pub pages: Vec<FoundPage>,
+    /// The place behind the last page that was programmed.
+    pub next: Ppn,
+    /// Something was programmed.
+    pub touched: bool,
+    /// Pages that should have a tag and have none that can be read, and are in no window.
+    pub damaged: Vec<Ppn>,
+    /// Format version of tags that are newer than this margay.
+    pub newer: Option<u8>,
+    /// Erase counts of other segments that were erased and unused when its last page was programmed.
+    pub ledger: Vec<(SegmentId, u32)>,
+    /// Reads that it took.
+    pub reads: u32,
+}
+
+enum Seen {
+    Tag(Tag),
+    Erased,
+    Damaged,
+}
+
+impl<F: Flash> Formatted<F> {
+    /// Finds the pages of a segment: with a spare area by the windows of few pages, on NOR by its table.
+    pub fn scan_segment(&mut self, segment: SegmentId) -> Result<FoundSegment, FlashError> {
+        let mut found = FoundSegment { next: self.geometry.first_page(segment), ..FoundSegment::default() };
+        match self.layout.place {
+            Place::Spare => self.scan_spare(segment, &mut found)?,
+            _ => self.scan_table(segment, &mut found)?,
+        }
+        Ok(found)
+    }
+
+    fn see(&mut self, page: u32, found: &mut FoundSegment) -> Result<Seen, FlashError> {
+        found.reads += 1;
+        Ok(match self.read_tagged(Ppn(page), &mut []) {
+            Ok((Decoded::Tag(tag), _)) => Seen::Tag(tag),
+            Ok((Decoded::Erased, _)) => Seen::Erased,
+            Ok((Decoded::Newer(version), _)) => {
+                found.newer = Some(version);
+                Seen::Damaged
+            }
+            Ok((Decoded::Damaged, _)) | Err(FlashError::Uncorrectable { .. }) => Seen::Damaged,
+            Err(error) => return Err(error),
+        })
+    }
+
+    fn scan_spare(&mut self, segment: SegmentId, found: &mut FoundSegment) -> Result<(), FlashError> {
+        let first = self.geometry.first_page(segment).0;
+        let last = first + self.geometry.pages_per_segment() - 1;
+        // The last programmed page, found by halving unless the segment is full. What was read of it is kept.
+        let (mut low, mut high) = (last, last);
+        let mut seen = self.see(last, found)?;
+        if matches!(seen, Seen::Erased) {
+            low = first;
+            seen = self.see(first, found)?;
+            if matches!(seen, Seen::Erased) {
+                return Ok(());
+            }
+        }
+        let mut spare = self.spare.clone();
+        while low < last {
+            // One page may have been left empty after a power cut: the place behind it decides.
+            let middle = if high - low > 1 { low.midpoint(high) } else { low + 2 };
+            if middle > last {
+                break;
+            }
+            match self.see(middle, found)? {
+                Seen::Erased if middle > high => break,
+                Seen::Erased => high = middle,
+                other => {
+                    (low, high, seen) = (middle, if middle > high { last } else { high }, other);
+                    spare.copy_from_slice(&self.spare);
+                }
+            }
+        }
+        let mut kept = Some((seen, spare));
+        found.touched = true;
+        found.next = Ppn(low + 1);
+        let mut at = i64::from(low);
+        while at >= i64::from(first) {
+            let page = at as u32;
+            let (seen, bytes) = match kept.take() {
+                Some(kept) => kept,
+                None => (self.see(page, found)?, self.spare.clone()),
+            };
+            let Seen::Tag(tag) = seen else {
+                found.damaged.push(Ppn(page));
+                at -= 1;
+                continue;
+            };
+            if found.info.is_none() {
+                found.info = Some(tag.segment);
+                found.ledger = Tag::ledger(&self.layout, &bytes).collect();
+            }
+            let PageInfo { owner, seq, .. } = tag.page;
+            found.pages.push(FoundPage { ppn: Ppn(page), kind: tag.kind, owner, seq, info: Some(tag.page) });
+            let window: Vec<_> = tag.earlier(&self.layout, &bytes).collect();
+            at -= 1;
+            for earlier in window {
+                // Behind a distance that did not fit, pages are read one by one.
+                let Some(seq) = earlier.seq else { break };
+                if at < i64::from(first) {
+                    break;
+                }
+                let (ppn, owner) = (Ppn(at as u32), earlier.owner);
+                found.pages.push(FoundPage { ppn, kind: tag.kind, owner, seq, info: None });
+                at -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn scan_table(&mut self, segment: SegmentId, found: &mut FoundSegment) -> Result<(), FlashError> {
+        let (first, page_bytes) = (self.geometry.first_page(segment).0, self.geometry.page_bytes());
+        let header_pages = self.layout.header_pages;
+        let data_pages = self.layout.data_pages(&self.geometry);
+        let len = Layout::HEADER_TABLE + data_pages * TAG_BYTES as u32;
+        let mut header = vec![0xFF; (header_pages * page_bytes) as usize];
+        for page in 0..header_pages {
+            let from = page * page_bytes;
+            let to = len.min(from + page_bytes);
+            let bytes = &mut header[from as usize..to as usize];
+            found.reads += 1;
+            match self.device.read_part(Ppn(first + page), 0, bytes) {
+                Ok(ReadStatus::Clean | ReadStatus::Corrected) => {}
+                Err(FlashError::Uncorrectable { .. }) => bytes.fill(0),
+                Err(error) => return Err(error),
+            }
+        }
+        let marks = Marks::decode(&header[..MARKS_BYTES]);
+        found.touched = header.iter().any(|byte| *byte != 0xFF);
+        found.info = marks.opened.map(|(_, info)| info);
+        if let Some((erases, total_erases)) = marks.erased {
+            found.info.get_or_insert(SegmentInfo { erases, total_erases, ..SegmentInfo::default() });
+            let blank_behind = header[16..].iter().all(|byte| *byte == 0xFF);
+            found.erased = blank_behind.then_some(erases);
+        }
+        let table = &mut header[Layout::HEADER_TABLE as usize..len as usize];
+        for (index, bytes) in (0..).zip(table.chunks_exact_mut(TAG_BYTES)) {
+            let ppn = Ppn(first + header_pages + index);
+            let tag = match Tag::decode(&self.layout, bytes) {
+                Decoded::Erased => continue,
+                Decoded::Tag(tag) => Some(tag),
+                Decoded::Newer(version) => {
+                    found.newer = Some(version);
+                    None
+                }
+                Decoded::Damaged => Tag::repair(&self.layout, bytes),
+            };
+            found.next = Ppn(ppn.0 + 1);
+            let Some(tag) = tag else {
+                found.damaged.push(ppn);
+                continue;
+            };
+            found.info.get_or_insert(tag.segment);
+            let PageInfo { owner, seq, .. } = tag.page;
+            found.pages.push(FoundPage { ppn, kind: tag.kind, owner, seq, info: Some(tag.page) });
+        }
+        found.pages.reverse();
+        Ok(())
+    }
+
+    /// What a segment was opened for, by the first bytes of its header (NOR only).
+    pub fn segment_kind(&mut self, segment: SegmentId) -> Result<Option<Kind>, FlashError> {
+        let mut bytes = [0xFF; MARKS_BYTES];
+        match self.device.read_part(self.geometry.first_page(segment), 0, &mut bytes) {
+            Ok(_) => Ok(Marks::decode(&bytes).opened.map(|(kind, _)| kind)),
+            Err(FlashError::Uncorrectable { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

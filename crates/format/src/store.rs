@@ -1,0 +1,108 @@
+use crate::tag::{PageInfo, SegmentInfo};
+use alloc::{vec, vec::Vec};
+use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+
+/// What became of a copied page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// It was copied.
+    Whole,
+    /// It could not be read; in its place is a page that says so.
+    Lost,
+}
+
+/// What the log writes pages through: a device, and what is kept of pages beside their data.
+pub trait Store {
+    /// Whether the information on pages is kept, so that the device can be mounted again.
+    const KEEPS_INFO: bool;
+
+    /// The shape of the device.
+    fn geometry(&self) -> &Geometry;
+
+    /// An erased segment is going to be filled.
+    fn begin(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError>;
+
+    /// Programs a page of a segment that was begun.
+    fn program(&mut self, ppn: Ppn, data: &[u8], page: PageInfo) -> Result<(), FlashError>;
+
+    /// Copies a page to one of a segment that was begun, where it gets the sequence number `seq`.
+    fn copy(&mut self, from: Ppn, to: Ppn, owner: u64, seq: u64) -> Result<Copied, FlashError>;
+
+    /// Nothing more will be programmed in a segment that was begun; `next` is its first page left empty.
+    fn finish(&mut self, segment: SegmentId, next: Ppn) -> Result<(), FlashError>;
+
+    /// Reads the page of an owner.
+    fn read(&mut self, ppn: Ppn, owner: u64, data: &mut [u8]) -> Result<ReadStatus, FlashError>;
+
+    /// Erases a segment, which then has been erased `info.erases` times.
+    fn erase(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError>;
+
+    /// Returns when everything done so far survives a power cut.
+    fn sync(&mut self) -> Result<(), FlashError>;
+}
+
+/// A device whose pages carry no information: for measurement. Header and summary pages are left blank.
+#[derive(Debug)]
+pub struct Plain<F> {
+    device: F,
+    scratch: Vec<u8>,
+}
+
+impl<F: Flash> Plain<F> {
+    /// Uses a device.
+    pub fn new(device: F) -> Self {
+        let scratch = vec![0; if device.has_payload() { device.geometry().page_bytes() as usize } else { 0 }];
+        Self { device, scratch }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &F {
+        &self.device
+    }
+}
+
+impl<F: Flash> Store for Plain<F> {
+    const KEEPS_INFO: bool = false;
+
+    #[inline(always)]
+    fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, _: SegmentId, _: SegmentInfo) -> Result<(), FlashError> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn program(&mut self, ppn: Ppn, data: &[u8], _: PageInfo) -> Result<(), FlashError> {
+        self.device.program(ppn, data, &[])
+    }
+
+    #[inline(always)]
+    fn copy(&mut self, from: Ppn, to: Ppn, _: u64, _: u64) -> Result<Copied, FlashError> {
+        if self.device.has_payload() {
+            self.device.read(from, &mut self.scratch, &mut [])?;
+        }
+        self.device.program(to, &self.scratch, &[])?;
+        Ok(Copied::Whole)
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, _: SegmentId, _: Ppn) -> Result<(), FlashError> {
+        Ok(())
+    }
+
+    fn read(&mut self, ppn: Ppn, _: u64, data: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        self.device.read(ppn, data, &mut [])
+    }
+
+    #[inline(always)]
+    fn erase(&mut self, segment: SegmentId, _: SegmentInfo) -> Result<(), FlashError> {
+        self.device.erase(segment)
+    }
+
+    fn sync(&mut self) -> Result<(), FlashError> {
+        self.device.sync()
+    }
+}

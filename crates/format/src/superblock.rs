@@ -1,0 +1,280 @@
+use crate::bytes::{Reader, Writer};
+use crate::crc::crc32c;
+use crate::layout::VERSION;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use margay_flash::Geometry;
+
+const MAGIC: &[u8; 8] = b"MARGAY\x00\x01";
+/// Bytes of an encoded superblock.
+pub const SUPERBLOCK_BYTES: usize = 384;
+
+/// Features that a reader must know; unknown bits keep the device from being mounted.
+pub const KNOWN_INCOMPATIBLE: u32 = 0;
+/// Features that a writer must know; unknown bits allow reading only.
+pub const KNOWN_READ_ONLY: u32 = 0;
+
+/// Who uses the log of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ClientKind {
+    /// A page-mapped disk.
+    Disk = 1,
+    /// A file system.
+    FileSystem = 2,
+}
+
+/// What a device was formatted with (FORMAT.md, "Superblock").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Its shape.
+    pub geometry: Geometry,
+    /// Who uses it.
+    pub client: ClientKind,
+    /// Pages exported.
+    pub exported_pages: u32,
+    /// Drawn when it was formatted.
+    pub uuid: [u8; 16],
+    /// Seconds since 1970 when it was formatted.
+    pub created_s: u64,
+    /// Features, any reader may ignore.
+    pub compatible: u32,
+    /// Features that a writer must know.
+    pub read_only_compatible: u32,
+    /// Features that a reader must know.
+    pub incompatible: u32,
+    /// Cleaning starts when fewer segments are free.
+    pub low_water: u32,
+    /// Cleaning stops when so many segments are free.
+    pub high_water: u32,
+    /// Most pages programmed for one host write.
+    pub most_pages_per_write: u32,
+    /// Selection policy with its parameters.
+    pub selection: String,
+    /// Placement policy with its parameters.
+    pub placement: String,
+    /// Leveling policy with its parameters.
+    pub leveling: String,
+    /// Exported pages that hold read-only data: first page and count.
+    pub read_only_ranges: Vec<(u32, u32)>,
+}
+
+/// Why bytes are not a superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SuperblockError {
+    /// They are something else.
+    NotMargay,
+    /// The checksum is wrong.
+    Damaged,
+    /// Written by a later version.
+    Newer {
+        /// Its version of the format.
+        version: u8,
+    },
+    /// It has features that this version does not know.
+    UnknownFeatures {
+        /// The unknown bits.
+        bits: u32,
+    },
+    /// A field has a value that cannot be.
+    Impossible {
+        /// The field.
+        field: &'static str,
+    },
+    /// Policy texts and ranges do not fit.
+    TooLong,
+}
+
+impl fmt::Display for SuperblockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotMargay => f.write_str("there is no margay superblock"),
+            Self::Damaged => f.write_str("the superblock is damaged: its checksum is wrong"),
+            Self::Newer { version } => write!(
+                f,
+                "formatted by a later version: its format is {version}, this margay knows formats up to {VERSION}"
+            ),
+            Self::UnknownFeatures { bits } => {
+                write!(f, "it uses features that this margay does not know (bits {bits:#x})")
+            }
+            Self::Impossible { field } => write!(f, "the superblock's {field} cannot be"),
+            Self::TooLong => write!(f, "policy texts and read-only ranges do not fit into {SUPERBLOCK_BYTES} bytes"),
+        }
+    }
+}
+
+impl core::error::Error for SuperblockError {}
+
+impl Superblock {
+    /// Writes it.
+    pub fn encode(&self) -> Result<[u8; SUPERBLOCK_BYTES], SuperblockError> {
+        let texts = [&self.selection, &self.placement, &self.leveling];
+        let len = 108 + texts.iter().map(|text| text.len() + 1).sum::<usize>() + 1 + self.read_only_ranges.len() * 8;
+        if len > SUPERBLOCK_BYTES || texts.iter().any(|text| text.len() > 255) {
+            return Err(SuperblockError::TooLong);
+        }
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        let mut writer = Writer::new(&mut bytes);
+        writer.put(MAGIC);
+        writer.uint(0, 4); // the CRC's place
+        writer.put(&[VERSION, self.client as u8, u8::from(self.geometry.is_byte_programmable()), 0]);
+        for features in [self.compatible, self.read_only_compatible, self.incompatible] {
+            writer.uint(features.into(), 4);
+        }
+        writer.put(&self.uuid);
+        writer.uint(self.created_s, 8);
+        let geometry = &self.geometry;
+        let shape = [geometry.segments(), geometry.pages_per_segment(), geometry.page_bytes(), geometry.spare_bytes()];
+        let marks = [self.exported_pages, self.low_water, self.high_water, self.most_pages_per_write];
+        for number in shape.into_iter().chain(marks) {
+            writer.uint(number.into(), 4);
+        }
+        for text in texts {
+            writer.put(&[text.len() as u8]);
+            writer.put(text.as_bytes());
+        }
+        writer.put(&[self.read_only_ranges.len() as u8]);
+        for (first, count) in &self.read_only_ranges {
+            writer.uint((*first).into(), 4);
+            writer.uint((*count).into(), 4);
+        }
+        let crc = crc32c(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+        Ok(bytes)
+    }
+
+    /// Reads it from the start of `bytes`.
+    pub fn decode(bytes: &[u8]) -> Result<Self, SuperblockError> {
+        let bytes = bytes.get(..SUPERBLOCK_BYTES).ok_or(SuperblockError::NotMargay)?;
+        let mut reader = Reader::new(bytes);
+        if reader.take(8) != MAGIC {
+            return Err(SuperblockError::NotMargay);
+        }
+        if reader.u32() != crc32c(&bytes[12..]) {
+            return Err(SuperblockError::Damaged);
+        }
+        let version = reader.uint(1) as u8;
+        if version > VERSION {
+            return Err(SuperblockError::Newer { version });
+        }
+        let (client, nor, _) = (reader.uint(1), reader.uint(1), reader.uint(1));
+        let client = match client {
+            1 => ClientKind::Disk,
+            2 => ClientKind::FileSystem,
+            _ => return Err(SuperblockError::Impossible { field: "client" }),
+        };
+        let (compatible, read_only_compatible, incompatible) = (reader.u32(), reader.u32(), reader.u32());
+        if incompatible & !KNOWN_INCOMPATIBLE != 0 {
+            return Err(SuperblockError::UnknownFeatures { bits: incompatible & !KNOWN_INCOMPATIBLE });
+        }
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(reader.take(16));
+        let created_s = reader.uint(8);
+        let (segments, pages, page_bytes, spare_bytes) = (reader.u32(), reader.u32(), reader.u32(), reader.u32());
+        let geometry = Geometry::new(segments, pages, page_bytes)
+            .map_err(|_| SuperblockError::Impossible { field: "geometry" })?
+            .with_spare(spare_bytes);
+        let geometry = if nor == 1 { geometry.byte_programmable() } else { geometry };
+        let (exported_pages, low_water, high_water, most) = (reader.u32(), reader.u32(), reader.u32(), reader.u32());
+        let mut text = || {
+            let len = reader.uint(1) as usize;
+            core::str::from_utf8(reader.take(len)).map(ToString::to_string)
+        };
+        let bad_text = |_| SuperblockError::Impossible { field: "policy text" };
+        let (selection, placement, leveling) =
+            (text().map_err(bad_text)?, text().map_err(bad_text)?, text().map_err(bad_text)?);
+        let ranges = reader.uint(1);
+        let read_only_ranges = (0..ranges).map(|_| (reader.u32(), reader.u32())).collect();
+        if reader.is_short() {
+            return Err(SuperblockError::Impossible { field: "length" });
+        }
+        if exported_pages == 0 || exported_pages > geometry.pages() {
+            return Err(SuperblockError::Impossible { field: "exported capacity" });
+        }
+        Ok(Self {
+            geometry,
+            client,
+            exported_pages,
+            uuid,
+            created_s,
+            compatible,
+            read_only_compatible,
+            incompatible,
+            low_water,
+            high_water,
+            most_pages_per_write: most,
+            selection,
+            placement,
+            leveling,
+            read_only_ranges,
+        })
+    }
+
+    /// Whether it has features that allow this version reading only.
+    pub fn is_read_only_to_us(&self) -> bool {
+        self.read_only_compatible & !KNOWN_READ_ONLY != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            geometry: Geometry::new(192, 32, 4096).unwrap().with_spare(256),
+            client: ClientKind::Disk,
+            exported_pages: 5529,
+            uuid: [7; 16],
+            created_s: 1_700_000_000,
+            compatible: 1,
+            read_only_compatible: 0,
+            incompatible: 0,
+            low_water: 2,
+            high_water: 2,
+            most_pages_per_write: 16,
+            selection: "cat:shape=log,scale=0.00775d".into(),
+            placement: "m6:mean=decay,scale=0.67d".into(),
+            leveling: "threshold:spread=100".into(),
+            read_only_ranges: alloc::vec![(0, 100), (200, 5)],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_every_flipped_bit_is_noticed() {
+        let bytes = superblock().encode().unwrap();
+        assert_eq!(Superblock::decode(&bytes), Ok(superblock()));
+        for bit in 0..SUPERBLOCK_BYTES * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(&damaged).is_err(), "bit {bit}");
+        }
+        assert_eq!(Superblock::decode(&[0xFF; 4096]), Err(SuperblockError::NotMargay));
+        assert_eq!(Superblock::decode(&bytes[..100]), Err(SuperblockError::NotMargay));
+    }
+
+    #[test]
+    fn later_versions_and_unknown_features_are_refused_by_name() {
+        let reseal = |mut bytes: [u8; SUPERBLOCK_BYTES]| {
+            let crc = crc32c(&bytes[12..]).to_le_bytes();
+            bytes[8..12].copy_from_slice(&crc);
+            Superblock::decode(&bytes)
+        };
+        let mut bytes = superblock().encode().unwrap();
+        bytes[12] = VERSION + 1;
+        assert_eq!(reseal(bytes), Err(SuperblockError::Newer { version: VERSION + 1 }));
+        let mut unknown = superblock();
+        unknown.incompatible = 8;
+        assert_eq!(
+            Superblock::decode(&unknown.encode().unwrap()),
+            Err(SuperblockError::UnknownFeatures { bits: 8 })
+        );
+        unknown.incompatible = 0;
+        unknown.read_only_compatible = 1;
+        assert!(Superblock::decode(&unknown.encode().unwrap()).unwrap().is_read_only_to_us());
+        let mut long = superblock();
+        long.read_only_ranges = alloc::vec![(0, 1); 40];
+        assert_eq!(long.encode(), Err(SuperblockError::TooLong));
+    }
+}

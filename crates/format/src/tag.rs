@@ -1,0 +1,276 @@
+use crate::bytes::{Reader, Writer};
+use crate::crc::crc32c_of_two;
+use crate::layout::{Layout, TAG_BYTES, VERSION};
+use margay_flash::SegmentId;
+
+const MAGIC: u8 = 0x6D;
+const NO_SEGMENT: u32 = u32::MAX;
+/// A distance in a window that does not fit.
+const FAR: u16 = u16::MAX;
+/// Offset of the CRC of the tag, which covers all of it but itself.
+const CRC_AT: usize = TAG_BYTES - 4;
+
+/// What a page holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A page of a client.
+    Data = 1,
+    /// A page of a checkpoint.
+    Checkpoint = 2,
+    /// A record of the anchor.
+    Anchor = 3,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Data, Self::Checkpoint, Self::Anchor].into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// What is known of a segment when a page of it is programmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Its erases.
+    pub erases: u32,
+    /// Erases of the whole device.
+    pub total_erases: u64,
+    /// The stream it was opened for.
+    pub stream: u8,
+    /// Time it was opened, in microseconds of the client's clock (48 bits).
+    pub opened_us: u64,
+    /// Host page writes when it was opened (48 bits).
+    pub opened_writes: u64,
+}
+
+/// What is known of a page beside its data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageInfo {
+    /// Whose page it is.
+    pub owner: u64,
+    /// Number of the program, ascending over the device's life (48 bits).
+    pub seq: u64,
+    /// Number of the host write that the data comes from; copies keep it (48 bits).
+    pub version: u64,
+    /// Time of that write, in microseconds (48 bits).
+    pub time_us: u64,
+    /// What the placement keeps for the page, in 32 bits.
+    pub heat: u32,
+    /// What those bits mean; 0 for nothing, below 4.
+    pub heat_kind: u8,
+    /// The page could not be read when it was copied: its data is lost.
+    pub lost: bool,
+}
+
+/// All that is kept of a page (FORMAT.md, "Tag").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// What the page holds.
+    pub kind: Kind,
+    /// Of the page.
+    pub page: PageInfo,
+    /// Of its segment.
+    pub segment: SegmentInfo,
+    /// CRC-32C of the data.
+    pub data_crc: u32,
+    /// Entries of the window that are used.
+    pub window: u8,
+}
+
+/// What the bytes of a tag are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// A tag.
+    Tag(Tag),
+    /// All bits are 1: nothing was programmed.
+    Erased,
+    /// A tag of a later version of the format.
+    Newer(u8),
+    /// Neither.
+    Damaged,
+}
+
+/// A page in the window of a later page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// Its owner.
+    pub owner: u64,
+    /// Its sequence number, unless it is too far from that of the page behind it.
+    pub seq: Option<u64>,
+}
+
+impl Tag {
+    /// Writes the tag, with the erased segments of the ledger, latest first, and the pages of the window as
+    /// (owner, sequence number), ascending; those that do not fit are left out.
+    pub fn encode(&self, layout: &Layout, ledger: &[(SegmentId, u32)], before: &[(u64, u64)], bytes: &mut [u8]) {
+        let owner_bytes = usize::from(layout.owner_bytes);
+        let before = &before[before.len().saturating_sub(layout.window.into())..];
+        let flags = u8::from(self.page.lost) | self.page.heat_kind << 4;
+        let mut writer = Writer::new(bytes);
+        writer.put(&[MAGIC, VERSION << 4 | layout.owner_bytes, self.kind as u8, flags]);
+        writer.put(&[self.segment.stream, before.len() as u8]);
+        writer.uint(self.segment.total_erases.min(u64::from(u32::MAX)), 4);
+        writer.uint(self.segment.erases.into(), 4);
+        writer.uint(self.page.owner, 8);
+        writer.uint(self.page.seq, 6);
+        writer.uint(self.page.version, 6);
+        writer.uint(self.page.time_us, 6);
+        writer.uint(self.page.heat.into(), 4);
+        writer.uint(self.data_crc.into(), 4);
+        writer.uint(self.segment.opened_us, 6);
+        writer.uint(self.segment.opened_writes, 6);
+        writer.uint(0, 4); // the CRC's place
+        let unused = core::iter::repeat((SegmentId(NO_SEGMENT), u32::MAX));
+        for (segment, erases) in ledger.iter().copied().chain(unused).take(layout.ledger.into()) {
+            writer.uint(segment.0.into(), 4);
+            writer.uint(erases.into(), 4);
+        }
+        let mut after = self.page.seq;
+        for (owner, seq) in before.iter().rev() {
+            writer.uint(*owner, owner_bytes);
+            writer.uint((after - seq).min(FAR.into()), 2);
+            after = *seq;
+        }
+        let used = writer.at();
+        let end = layout.tag_bytes();
+        bytes[used..end].fill(0xFF);
+        let crc = crc32c_of_two(&bytes[..CRC_AT], &bytes[TAG_BYTES..end]);
+        bytes[CRC_AT..TAG_BYTES].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Reads a tag. `bytes` has at least the length of one.
+    pub fn decode(layout: &Layout, bytes: &[u8]) -> Decoded {
+        let bytes = &bytes[..layout.tag_bytes()];
+        if bytes.iter().all(|byte| *byte == 0xFF) {
+            return Decoded::Erased;
+        }
+        let mut reader = Reader::new(bytes);
+        let (magic, version, kind, flags) = (reader.uint(1), reader.uint(1), reader.uint(1), reader.uint(1) as u8);
+        let (stream, window) = (reader.uint(1) as u8, reader.uint(1) as u8);
+        let total_erases = reader.uint(4);
+        let erases = reader.u32();
+        let owner = reader.uint(8);
+        let (seq, version_number, time_us) = (reader.uint(6), reader.uint(6), reader.uint(6));
+        let (heat, data_crc) = (reader.u32(), reader.u32());
+        let (opened_us, opened_writes) = (reader.uint(6), reader.uint(6));
+        let crc = reader.u32();
+        if magic != u64::from(MAGIC) || crc != crc32c_of_two(&bytes[..CRC_AT], &bytes[TAG_BYTES..]) {
+            return Decoded::Damaged;
+        }
+        if version >> 4 > u64::from(VERSION) {
+            return Decoded::Newer((version >> 4) as u8);
+        }
+        let Some(kind) = Kind::from_byte(kind as u8) else { return Decoded::Damaged };
+        if version as u8 & 15 != layout.owner_bytes || window > layout.window {
+            return Decoded::Damaged;
+        }
+        let page = PageInfo {
+            owner,
+            seq,
+            version: version_number,
+            time_us,
+            heat,
+            heat_kind: flags >> 4 & 3,
+            lost: flags & 1 != 0,
+        };
+        let segment = SegmentInfo { erases, total_erases, stream, opened_us, opened_writes };
+        Decoded::Tag(Self { kind, page, segment, data_crc, window })
+    }
+
+    /// Finds the one flipped bit that makes damaged bytes a tag again and corrects it. CRC-32C tells every pair
+    /// of tags that differ in fewer than 5 bits apart, so a single flip has one explanation.
+    pub fn repair(layout: &Layout, bytes: &mut [u8]) -> Option<Self> {
+        for bit in 0..layout.tag_bytes() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            if let Decoded::Tag(tag) = Self::decode(layout, bytes) {
+                return Some(tag);
+            }
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        None
+    }
+
+    /// The pages before this one, nearest first, from the bytes that the tag was decoded from.
+    pub fn earlier<'a>(&self, layout: &Layout, bytes: &'a [u8]) -> impl Iterator<Item = Earlier> + use<'a> {
+        let owner_bytes = usize::from(layout.owner_bytes);
+        let start = TAG_BYTES + usize::from(layout.ledger) * 8;
+        let window = &bytes[start..][..usize::from(self.window) * (owner_bytes + 2)];
+        let mut after = Some(self.page.seq);
+        window.chunks_exact(owner_bytes + 2).map(move |entry| {
+            let mut reader = Reader::new(entry);
+            let (owner, gap) = (reader.uint(owner_bytes), reader.uint(2));
+            after = if gap == u64::from(FAR) { None } else { after.and_then(|after| after.checked_sub(gap)) };
+            Earlier { owner, seq: after }
+        })
+    }
+
+    /// The segments that were erased and not yet used when the page was programmed, with their erase counts.
+    pub fn ledger<'a>(layout: &Layout, bytes: &'a [u8]) -> impl Iterator<Item = (SegmentId, u32)> + use<'a> {
+        let ledger = &bytes[TAG_BYTES..][..usize::from(layout.ledger) * 8];
+        let entries = ledger.chunks_exact(8).map(|entry| {
+            let mut reader = Reader::new(entry);
+            (SegmentId(reader.u32()), reader.u32())
+        });
+        entries.filter(|(segment, _)| segment.0 != NO_SEGMENT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use margay_flash::Geometry;
+
+    fn tag() -> Tag {
+        let page = PageInfo {
+            owner: 4711,
+            seq: 1 << 40 | 9,
+            version: 77,
+            time_us: 1 << 45,
+            heat: 0xDEAD_BEEF,
+            heat_kind: 2,
+            lost: true,
+        };
+        let segment =
+            SegmentInfo { erases: 5, total_erases: 1000, stream: 3, opened_us: 12, opened_writes: (1 << 48) - 1 };
+        Tag { kind: Kind::Data, page, segment, data_crc: 0x0102_0304, window: 2 }
+    }
+
+    fn encoded() -> (Layout, [u8; 256]) {
+        let layout = Layout::new(&Geometry::new(9, 32, 4096).unwrap().with_spare(256), 60_000).unwrap();
+        let mut bytes = [0xFF; 256];
+        tag().encode(&layout, &[(SegmentId(8), 6)], &[(5, (1 << 40) - 70_000), (6, 1 << 40)], &mut bytes);
+        (layout, bytes)
+    }
+
+    #[test]
+    fn what_is_written_is_read_with_ledger_and_window() {
+        let (layout, bytes) = encoded();
+        assert_eq!(Tag::decode(&layout, &bytes), Decoded::Tag(tag()));
+        let earlier: alloc::vec::Vec<_> = tag().earlier(&layout, &bytes).collect();
+        assert_eq!(earlier, [Earlier { owner: 6, seq: Some(1 << 40) }, Earlier { owner: 5, seq: None }]);
+        let ledger: alloc::vec::Vec<_> = Tag::ledger(&layout, &bytes).collect();
+        assert_eq!(ledger, [(SegmentId(8), 6)]);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed_and_corrected() {
+        let (layout, bytes) = encoded();
+        for bit in 0..layout.tag_bytes() * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Tag::decode(&layout, &damaged), Decoded::Damaged, "bit {bit}");
+            assert_eq!(Tag::repair(&layout, &mut damaged), Some(tag()), "bit {bit}");
+            assert_eq!(damaged, bytes);
+        }
+    }
+
+    #[test]
+    fn erased_and_newer_tags_are_told_apart() {
+        let (layout, mut bytes) = encoded();
+        assert_eq!(Tag::decode(&layout, &[0xFF; 256]), Decoded::Erased);
+        bytes[1] = (VERSION + 1) << 4 | 2;
+        let crc = crc32c_of_two(&bytes[..CRC_AT], &bytes[TAG_BYTES..layout.tag_bytes()]).to_le_bytes();
+        bytes[CRC_AT..TAG_BYTES].copy_from_slice(&crc);
+        assert_eq!(Tag::decode(&layout, &bytes), Decoded::Newer(VERSION + 1));
+    }
+}

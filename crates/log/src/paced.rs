@@ -1,0 +1,261 @@
+//! Writing when the power may fail at any moment: a page is invalidated once its successor is on flash, cleaning
+//! is spread over the writes, and one free segment is always kept for a half-copied victim.
+
+use crate::log::{Client, Head, Log, LogError, Owner};
+use crate::{Hint, Progress};
+use margay_flash::{FlashError, Ppn, SegmentId};
+use margay_format::{PageInfo, Store};
+use margay_policy::{Placement, Selection, State};
+
+impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
+    #[inline(never)]
+    pub(crate) fn write_paced<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        owner: O,
+        old: Option<Ppn>,
+        data: &[u8],
+        hint: Hint,
+    ) -> Result<Ppn, LogError> {
+        // The host write itself is counted already and programmed now.
+        self.programs_before_write = self.counters.programs() - 1;
+        let superseded = old.map(|ppn| (self.geometry.segment_of(ppn), self.info(ppn)));
+        let (stream, info) = self.placement.write(&self.segments, self.now, superseded);
+        let stream = match self.read_only {
+            Some(read_only) if hint == Hint::ReadOnly => read_only,
+            _ => stream,
+        };
+        let page = self.page_info(owner, info);
+        let to = self.program_in(client, stream, data, page)?;
+        self.owners[to.index()] = owner;
+        if size_of::<P::Info>() > 0 {
+            self.infos[to.index()] = info;
+        }
+        self.supersede(client, owner);
+        Ok(to)
+    }
+
+    /// The successor of an owner's page is on flash: the page, wherever the cleaner may have moved it, is
+    /// invalid.
+    fn supersede<C: Client<O>>(&mut self, client: &C, owner: O) {
+        match client.locate(owner) {
+            Some(old) => {
+                self.invalidate(old);
+            }
+            None => self.segments.total_valid += 1,
+        }
+    }
+
+    /// Programs a page in a stream; a segment that fails is condemned and the next one tried.
+    fn program_in<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        stream: u8,
+        data: &[u8],
+        mut page: PageInfo,
+    ) -> Result<Ppn, LogError> {
+        loop {
+            if self.heads[stream as usize].is_full() {
+                self.room_for_write(client, stream)?;
+                // The cleaner has programmed pages since.
+                if D::KEEPS_INFO {
+                    self.seq += 1;
+                    page.seq = self.seq;
+                }
+            }
+            let to = Ppn(self.heads[stream as usize].next);
+            match self.device.program(to, data, page) {
+                Ok(()) => {
+                    self.heads[stream as usize].next += 1;
+                    return Ok(to);
+                }
+                Err(FlashError::ProgramFailed { .. }) => self.condemn_head(stream)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The next page of a head failed to be programmed: its segment is closed, and retired once it is cleaned.
+    pub(crate) fn condemn_head(&mut self, stream: u8) -> Result<(), LogError> {
+        let mut head = core::mem::replace(&mut self.heads[stream as usize], Head::CLOSED);
+        self.valid.clear(Ppn(head.next));
+        self.segments.valid[head.segment.index()] -= 1;
+        head.next += 1;
+        self.seal(head)?;
+        self.condemned.push(head.segment);
+        self.urgent.push_back(head.segment);
+        Ok(())
+    }
+
+    /// A segment that is in no list is not used any more.
+    pub(crate) fn set_bad<C: Client<O>>(&mut self, client: &mut C, segment: SegmentId) {
+        self.segments.state[segment.index()] = State::Bad;
+        self.counters.retired_segments += 1;
+        client.retired(segment);
+    }
+
+    /// Opens a segment for host writes, but never the last free one.
+    #[cold]
+    fn room_for_write<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<(), LogError> {
+        // The cleaner may open the stream itself, and fill it.
+        while self.heads[stream as usize].is_full() {
+            let head = core::mem::replace(&mut self.heads[stream as usize], Head::CLOSED);
+            if head.is_open() {
+                self.seal(head)?;
+            }
+            while self.free.len() < 2 {
+                self.counters.forced_cleanings += 1;
+                if !self.clean_one(client)? {
+                    return Err(self.no_space());
+                }
+            }
+            if !self.heads[stream as usize].is_open() {
+                self.open(client, stream)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Cleans as much as is due after a host write, within the bound on its work. Errors of a full device are
+    /// left to the write that needs the room.
+    pub fn pace<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
+        if !self.config.is_paced() {
+            return Ok(());
+        }
+        let free = self.free.len() as u32;
+        self.is_cleaning = free < if self.is_cleaning { self.config.high_water } else { self.config.low_water };
+        if self.is_cleaning || self.has_victim_at_hand() {
+            self.clean_some(client)?;
+        }
+        let work = self.counters.programs() - self.programs_before_write;
+        self.counters.most_pages_of_a_write = self.counters.most_pages_of_a_write.max(work);
+        Ok(())
+    }
+
+    fn has_victim_at_hand(&self) -> bool {
+        self.victim.is_some() || !self.urgent.is_empty() || self.unworn.is_some()
+    }
+
+    /// Copies as many pages as keep the cleaning in step with the writes: the victim's valid pages per page that
+    /// it yields, and all that the bound allows when that would be too late.
+    fn clean_some<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
+        let work = self.counters.programs() - self.programs_before_write;
+        let bound = u64::from(self.config.most_pages_per_write).saturating_sub(work) as u32;
+        let left = self.victim.map_or(self.segments.data_pages, |victim| self.segments.valid[victim.index()]);
+        let room: u32 = self.heads.iter().map(|head| head.end - head.next).sum();
+        let late = self.free.len() < 2 && room <= left + 2 * self.rate_pages;
+        let budget = if late { bound } else { self.rate_pages.min(bound) };
+        match self.clean_step(client, budget) {
+            // What has no room now is left to the write that needs it.
+            Ok(_) | Err(LogError::NoSpace { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Cleans in idle time, at most `budget_pages` pages: until one segment more than the high-water mark is free.
+    /// False if there is nothing to do.
+    pub fn idle_step<C: Client<O>>(&mut self, client: &mut C, budget_pages: u32) -> Result<bool, LogError> {
+        let enough = self.free.len() as u32 > self.config.high_water;
+        if enough && !self.has_victim_at_hand() {
+            return Ok(false);
+        }
+        match self.clean_step(client, budget_pages) {
+            Ok(progress) => Ok(progress != Progress::NothingToClean),
+            Err(LogError::NoSpace { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the pages that the client must have on flash, wherever there is room.
+    pub fn write_pending<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
+        let mut data = core::mem::take(&mut self.scratch);
+        let mut result = Ok(());
+        while result.is_ok()
+            && let Some(owner) = client.pending(self.seq, &mut data)
+        {
+            result = self.write_own(client, owner, &data);
+        }
+        self.scratch = data;
+        result
+    }
+
+    /// Writes a page of the client's own.
+    pub fn write_own<C: Client<O>>(&mut self, client: &mut C, owner: O, data: &[u8]) -> Result<(), LogError> {
+        let streams = 0..self.placement.streams();
+        loop {
+            let roomy = streams.clone().find(|stream| !self.heads[*stream as usize].is_full());
+            let stream = match roomy {
+                Some(stream) => stream,
+                None => {
+                    let head = core::mem::replace(&mut self.heads[0], Head::CLOSED);
+                    if head.is_open() {
+                        self.seal(head)?;
+                    }
+                    self.open(client, 0)?;
+                    0
+                }
+            };
+            let page = self.page_info(owner, P::Info::default());
+            let to = Ppn(self.heads[stream as usize].next);
+            match self.device.program(to, data, page) {
+                Ok(()) => {}
+                Err(FlashError::ProgramFailed { .. }) => {
+                    self.condemn_head(stream)?;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            self.heads[stream as usize].next += 1;
+            self.counters.metadata_pages += 1;
+            self.owners[to.index()] = owner;
+            if size_of::<P::Info>() > 0 {
+                self.infos[to.index()] = P::Info::default();
+            }
+            self.supersede(client, owner);
+            client.relocated(owner, to);
+            return Ok(());
+        }
+    }
+
+    /// Copies one valid page to another place: one that is hard to read, or may not stay readable. With
+    /// `at_once`, without erasing anything before: the last free segment may be opened for it.
+    pub fn rewrite<C: Client<O>>(&mut self, client: &mut C, ppn: Ppn, at_once: bool) -> Result<(), LogError> {
+        let owner = self.owners[ppn.index()];
+        let stream = match self.read_only {
+            Some(read_only) if self.segments.stream[self.geometry.segment_of(ppn).index()] == read_only => read_only,
+            _ => 0,
+        };
+        loop {
+            if self.heads[stream as usize].is_full() {
+                if at_once && !self.heads[stream as usize].is_open() {
+                    self.open(client, stream)?;
+                } else {
+                    self.room_for_write(client, stream)?;
+                }
+            }
+            // Making room may have moved it.
+            if client.locate(owner) != Some(ppn) {
+                return Ok(());
+            }
+            let to = Ppn(self.heads[stream as usize].next);
+            self.seq += 1;
+            match self.device.copy(ppn, to, owner.to_u64(), self.seq) {
+                Ok(_) => {}
+                Err(FlashError::ProgramFailed { .. }) => {
+                    self.condemn_head(stream)?;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            self.heads[stream as usize].next += 1;
+            self.counters.copies += 1;
+            self.owners[to.index()] = owner;
+            if size_of::<P::Info>() > 0 {
+                self.infos[to.index()] = self.infos[ppn.index()];
+            }
+            self.invalidate(ppn);
+            client.relocated(owner, to);
+            return Ok(());
+        }
+    }
+}

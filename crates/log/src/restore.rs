@@ -1,0 +1,223 @@
+//! A log on a device that was used before.
+
+use crate::log::{Client, Head, Log, LogError, Owner};
+use crate::{Config, ConfigError};
+use alloc::vec;
+use alloc::vec::Vec;
+use margay_flash::{FlashError, Ppn, SegmentId};
+use margay_format::{PageInfo, SegmentInfo, Store};
+use margay_policy::{Now, Placement, Selection, State};
+
+/// What is known of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestoredSegment {
+    /// Free, open, sealed, bad or reserved.
+    pub state: State,
+    /// It is free, and has to be erased before use.
+    pub must_be_erased: bool,
+    /// Its erases.
+    pub erases: u32,
+    /// Its stream.
+    pub stream: u8,
+    /// Time it was opened, in microseconds.
+    pub opened_us: u64,
+    /// Host page writes when it was opened.
+    pub opened_writes: u64,
+    /// Ascending with the order of opening.
+    pub opened_sequence: u64,
+    /// Where an open segment is filled next.
+    pub next: Ppn,
+}
+
+/// What is kept of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Nothing.
+    Nothing,
+    /// What was in its tag.
+    OnFlash(PageInfo),
+    /// What a checkpoint of the same placement says.
+    Frozen(u64, u32),
+}
+
+/// What is known of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored<O> {
+    /// Of its segments, by number.
+    pub segments: Vec<RestoredSegment>,
+    /// Its valid pages: where, whose, and what is kept of them.
+    pub pages: Vec<(Ppn, O, Kept)>,
+    /// The clocks.
+    pub now: Now,
+    /// Sequence number of the last program.
+    pub seq: u64,
+    /// Free segments in the order in which they are to be used; others follow by number.
+    pub free: Vec<SegmentId>,
+}
+
+impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
+    /// A log that goes on where `restored` stands.
+    pub fn restore(
+        device: D,
+        config: Config,
+        selection: S,
+        placement: P,
+        exported_pages: u32,
+        restored: &Restored<O>,
+    ) -> Result<Self, ConfigError> {
+        let mut log = Self::closed(device, config, selection, placement, exported_pages)?;
+        log.now = restored.now;
+        log.seq = restored.seq;
+        log.restore_segments(restored);
+        log.restore_pages(restored);
+        log.announce(restored);
+        Ok(log)
+    }
+
+    fn restore_segments(&mut self, restored: &Restored<O>) {
+        self.unsafe_free = restored.segments.iter().map(|segment| segment.must_be_erased).collect();
+        for (i, segment) in restored.segments.iter().enumerate() {
+            self.segments.state[i] = segment.state;
+            self.segments.erases[i] = segment.erases;
+            self.segments.stream[i] = segment.stream;
+            self.segments.opened_us[i] = segment.opened_us;
+            self.segments.opened_writes[i] = segment.opened_writes;
+            self.segments.total_erases += u64::from(segment.erases);
+            self.segments.max_erases = self.segments.max_erases.max(segment.erases);
+            self.segments.in_use += u32::from(matches!(segment.state, State::Open | State::Sealed));
+        }
+        let is_free = |id: &SegmentId| restored.segments[id.index()].state == State::Free;
+        let mut listed = vec![false; restored.segments.len()];
+        self.free = restored.free.iter().copied().filter(is_free).collect();
+        self.free.iter().for_each(|id| listed[id.index()] = true);
+        self.free.extend(self.segments.ids().filter(|id| is_free(id) && !listed[id.index()]));
+    }
+
+    fn restore_pages(&mut self, restored: &Restored<O>) {
+        for (ppn, owner, kept) in &restored.pages {
+            self.valid.fill(ppn.0, ppn.0 + 1, true);
+            self.segments.valid[self.geometry.segment_of(*ppn).index()] += 1;
+            self.owners[ppn.index()] = *owner;
+            self.infos[ppn.index()] = match *kept {
+                Kept::OnFlash(page) if page.heat_kind == P::HEAT_KIND => {
+                    let written = Now { us: page.time_us, writes: page.version };
+                    self.placement.unpack(page.heat, written, self.now)
+                }
+                Kept::Frozen(value, count) => self.placement.thaw((value, count), self.now),
+                Kept::OnFlash(_) | Kept::Nothing => P::Info::default(),
+            };
+        }
+        self.segments.total_valid = restored.pages.len() as u64;
+    }
+
+    /// Tells the policies of every segment in use, in the order in which they were opened.
+    fn announce(&mut self, restored: &Restored<O>) {
+        let mut order: Vec<_> = self
+            .segments
+            .ids()
+            .filter(|id| matches!(self.segments.state[id.index()], State::Open | State::Sealed))
+            .collect();
+        order.sort_by_key(|id| restored.segments[id.index()].opened_sequence);
+        for id in order {
+            let segment = &restored.segments[id.index()];
+            self.openings += 1;
+            self.segments.opened_sequence[id.index()] = self.openings;
+            let end = self.geometry.first_page(id).0 + self.config.header_pages + self.segments.data_pages;
+            if segment.state == State::Open {
+                self.valid.fill(segment.next.0, end, true);
+                self.segments.valid[id.index()] += end - segment.next.0;
+                self.heads[segment.stream as usize] = Head { segment: id, next: segment.next.0, end };
+            }
+            self.selection.opened(&self.segments, id);
+            if segment.state == State::Sealed {
+                self.selection.sealed(&self.segments, id);
+                self.leveler.sealed(&self.segments, id);
+            }
+        }
+    }
+
+    /// Frees a sealed segment without valid pages at once, and says whether there was one.
+    pub fn erase_empty<C: Client<O>>(&mut self, client: &mut C) -> Result<bool, LogError> {
+        let empty = |id: &SegmentId| {
+            self.segments.state[id.index()] == State::Sealed && self.segments.valid[id.index()] == 0
+        };
+        let Some(segment) = self.segments.ids().find(empty) else { return Ok(false) };
+        self.take(segment);
+        self.erase(client, segment)?;
+        Ok(true)
+    }
+
+    /// Segments that are free, in the order of their use.
+    pub fn free_list(&self) -> impl Iterator<Item = SegmentId> + '_ {
+        self.free.iter().copied()
+    }
+
+    /// The open segments and where they are filled next.
+    pub fn open_segments(&self) -> impl Iterator<Item = (SegmentId, Ppn)> + '_ {
+        self.heads.iter().filter(|head| head.is_open()).map(|head| (head.segment, Ppn(head.next)))
+    }
+
+    /// Whose page a valid page is, and what is kept of it; `None` for other pages.
+    pub fn page(&self, ppn: Ppn) -> Option<(O, P::Info)> {
+        self.valid.is_set(ppn).then(|| (self.owners[ppn.index()], self.info(ppn)))
+    }
+
+    /// What a checkpoint keeps of a valid page.
+    pub fn freeze(&self, ppn: Ppn) -> (u64, u32) {
+        self.placement.freeze(self.info(ppn), self.now)
+    }
+
+    /// Whether a free segment has to be erased before use.
+    pub fn must_be_erased(&self, segment: SegmentId) -> bool {
+        self.unsafe_free.get(segment.index()).is_some_and(|must| *must)
+    }
+
+    /// Takes `count` erased segments out of the free list, for pages that are not the log's; the log must not be
+    /// used after that. `None` if there are not enough.
+    pub fn reserve_free<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        count: u32,
+    ) -> Result<Option<Vec<(SegmentId, SegmentInfo)>>, LogError> {
+        let mut taken = Vec::new();
+        let candidates: Vec<_> = self.free.iter().copied().collect();
+        for segment in candidates {
+            if taken.len() == count as usize {
+                break;
+            }
+            if self.must_be_erased(segment) {
+                match self.erase_on_device(segment) {
+                    Ok(()) => self.unsafe_free[segment.index()] = false,
+                    Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
+                        self.free.retain(|id| *id != segment);
+                        self.set_bad(client, segment);
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            taken.push((segment, self.segment_info(segment)));
+        }
+        Ok((taken.len() == count as usize).then_some(taken))
+    }
+
+    /// Without a free segment and without anything that can be erased, goes on filling the segment that was
+    /// filled least, leaving the page `next` empty: it may have been half programmed. Says which and what is kept
+    /// of it.
+    pub fn reopen_partly_filled(&mut self, next: impl Fn(SegmentId) -> Ppn) -> Option<(SegmentId, SegmentInfo)> {
+        let end = |id: SegmentId| self.geometry.first_page(id).0 + self.config.header_pages + self.segments.data_pages;
+        let room = |id: &SegmentId| end(*id).saturating_sub(next(*id).0 + 1);
+        let sealed = self.segments.ids().filter(|id| self.segments.state[id.index()] == State::Sealed);
+        let id = sealed.max_by_key(room).filter(|id| room(id) > 0)?;
+        let (next, end) = (next(id).0 + 1, end(id));
+        self.selection.taken(&self.segments, id);
+        self.leveler.taken(id);
+        self.segments.state[id.index()] = State::Open;
+        self.valid.fill(next, end, true);
+        self.segments.valid[id.index()] += end - next;
+        self.selection.opened(&self.segments, id);
+        self.segments.stream[id.index()] = 0;
+        self.heads[0] = Head { segment: id, next, end };
+        Some((id, self.segment_info(id)))
+    }
+}

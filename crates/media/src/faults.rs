@@ -1,0 +1,137 @@
+use crate::Damage;
+use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+use std::collections::{HashMap, HashSet};
+
+/// A layer with segments that go bad and pages that lose bits.
+#[derive(Clone, Debug)]
+pub struct Faults<F> {
+    device: F,
+    programs: u64,
+    erases: u64,
+    failing_programs: HashSet<u64>,
+    failing_erases: HashSet<u64>,
+    /// Segments that have failed.
+    bad: HashSet<u32>,
+    /// Erases that a segment stands; 0 for any number.
+    endurance: u32,
+    erase_counts: HashMap<u32, u32>,
+    /// Flipped bits by page, and how many the ECC corrects.
+    flips: HashMap<u32, u32>,
+    ecc_bits: u32,
+}
+
+impl<F: Flash> Faults<F> {
+    /// A device whose ECC corrects `ecc_bits` bits of a page.
+    pub fn new(device: F, ecc_bits: u32) -> Self {
+        Self {
+            device,
+            programs: 0,
+            erases: 0,
+            failing_programs: HashSet::new(),
+            failing_erases: HashSet::new(),
+            bad: HashSet::new(),
+            endurance: 0,
+            erase_counts: HashMap::new(),
+            flips: HashMap::new(),
+            ecc_bits,
+        }
+    }
+
+    /// The program number `from now`, counted from 0, fails, and its segment with it.
+    pub fn fail_program(&mut self, from_now: u64) {
+        self.failing_programs.insert(self.programs + from_now);
+    }
+
+    /// The erase number `from now`, counted from 0, fails, and its segment with it.
+    pub fn fail_erase(&mut self, from_now: u64) {
+        self.failing_erases.insert(self.erases + from_now);
+    }
+
+    /// Every segment fails at the erase after this many.
+    pub fn wear_out_after(&mut self, erases: u32) {
+        self.endurance = erases;
+    }
+
+    /// A page loses bits until it is erased.
+    pub fn flip_bits(&mut self, ppn: Ppn, bits: u32) {
+        self.flips.insert(ppn.0, bits);
+    }
+
+    /// Segments that have failed.
+    pub fn bad_segments(&self) -> usize {
+        self.bad.len()
+    }
+
+    /// Programs and erases so far.
+    pub fn operations(&self) -> (u64, u64) {
+        (self.programs, self.erases)
+    }
+
+    fn may_program(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        let segment = self.device.geometry().segment_of(ppn).0;
+        if self.failing_programs.remove(&self.programs) {
+            self.bad.insert(segment);
+        }
+        self.programs += 1;
+        if self.bad.contains(&segment) { Err(FlashError::ProgramFailed { ppn }) } else { Ok(()) }
+    }
+}
+
+impl<F: Flash> Flash for Faults<F> {
+    fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        match self.flips.get(&ppn.0) {
+            Some(bits) if *bits > self.ecc_bits => Err(FlashError::Uncorrectable { ppn }),
+            Some(_) => self.device.read(ppn, data, spare).map(|_| ReadStatus::Corrected),
+            None => self.device.read(ppn, data, spare),
+        }
+    }
+
+    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
+        self.may_program(ppn)?;
+        self.device.program(ppn, data, spare)
+    }
+
+    fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+        let count = self.erase_counts.entry(segment.0).or_insert(0);
+        *count += 1;
+        let worn_out = self.endurance > 0 && *count > self.endurance;
+        if self.failing_erases.remove(&self.erases) || worn_out {
+            self.bad.insert(segment.0);
+        }
+        self.erases += 1;
+        if self.bad.contains(&segment.0) {
+            return Err(FlashError::EraseFailed { segment });
+        }
+        let first = self.geometry().first_page(segment).0;
+        let pages = self.geometry().pages_per_segment();
+        (first..first + pages).for_each(|page| drop(self.flips.remove(&page)));
+        self.device.erase(segment)
+    }
+
+    fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        self.device.read_part(ppn, offset_bytes, bytes)
+    }
+
+    fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
+        self.may_program(ppn)?;
+        self.device.program_part(ppn, offset_bytes, bytes)
+    }
+
+    fn has_payload(&self) -> bool {
+        self.device.has_payload()
+    }
+
+    fn sync(&mut self) -> Result<(), FlashError> {
+        self.device.sync()
+    }
+}
+
+impl<F: Damage> Damage for Faults<F> {
+    fn page_bytes_mut(&mut self, ppn: Ppn) -> &mut [u8] {
+        self.device.page_bytes_mut(ppn)
+    }
+}

@@ -1,0 +1,245 @@
+use crate::ram::{check_page, check_part};
+use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"MGIMAGE\x01";
+/// Bytes of the file before the first page.
+const HEADER_BYTES: u64 = 4096;
+
+/// A flash device in a file.
+///
+/// The file starts with a header of 4,096 bytes that describes the chip; behind it lie the pages, each with its
+/// spare area. All bytes are stored inverted, so that a hole in the file is erased flash (FORMAT.md, "Image file").
+#[derive(Debug)]
+pub struct ImageFlash {
+    file: File,
+    geometry: Geometry,
+    /// Whether flushes and erases wait for the disk below.
+    is_synced: bool,
+    dirty: bool,
+    buffer: Vec<u8>,
+}
+
+/// Why a file is not an image.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// It cannot be opened, read or written.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is something else.
+    #[error("it is no flash image: it does not start with the mark of one")]
+    NotAnImage,
+    /// Another process uses it.
+    #[error("another process uses it")]
+    InUse,
+    /// Its header makes no sense, or the file is shorter than the header says.
+    #[error("its header is damaged: {0}")]
+    Damaged(String),
+}
+
+fn io_error(error: &io::Error) -> FlashError {
+    FlashError::Io { code: error.raw_os_error().unwrap_or(0) }
+}
+
+fn invert(bytes: &mut [u8]) {
+    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+}
+
+impl ImageFlash {
+    /// Creates an erased device; the file must not exist.
+    pub fn create(path: &Path, geometry: Geometry) -> Result<Self, ImageError> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        lock(&file)?;
+        let mut header = [0; 40];
+        header[..8].copy_from_slice(MAGIC);
+        let fields =
+            [geometry.segments(), geometry.pages_per_segment(), geometry.page_bytes(), geometry.spare_bytes()];
+        for (slot, field) in header[8..].chunks_exact_mut(4).zip(fields) {
+            slot.copy_from_slice(&field.to_le_bytes());
+        }
+        header[24] = u8::from(geometry.is_byte_programmable());
+        file.write_all_at(&header, 0)?;
+        file.set_len(Self::file_bytes(&geometry))?;
+        Ok(Self::with(file, geometry))
+    }
+
+    /// Opens a device. With `read_only` the file is opened for reading.
+    pub fn open(path: &Path, read_only: bool) -> Result<Self, ImageError> {
+        let file = OpenOptions::new().read(true).write(!read_only).open(path)?;
+        lock(&file)?;
+        let mut header = [0; 40];
+        match file.read_exact_at(&mut header, 0) {
+            Ok(()) if header.starts_with(MAGIC) => {}
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error.into()),
+            _ => return Err(ImageError::NotAnImage),
+        }
+        let field = |i: usize| u32::from_le_bytes([header[i], header[i + 1], header[i + 2], header[i + 3]]);
+        let damaged = |what: String| ImageError::Damaged(what);
+        let geometry = Geometry::new(field(8), field(12), field(16)).map_err(|error| damaged(error.to_string()))?;
+        if field(20) > 65_536 || field(16) > 1 << 20 {
+            return Err(damaged(format!("pages of {} + {} bytes", field(16), field(20))));
+        }
+        let geometry = geometry.with_spare(field(20));
+        let geometry = if header[24] == 1 { geometry.byte_programmable() } else { geometry };
+        let (len, needed) = (file.metadata()?.len(), Self::file_bytes(&geometry));
+        if len < needed {
+            return Err(damaged(format!("the file has {len} bytes where its geometry needs {needed}")));
+        }
+        Ok(Self::with(file, geometry))
+    }
+
+    fn with(file: File, geometry: Geometry) -> Self {
+        let stride = (geometry.page_bytes() + geometry.spare_bytes()) as usize;
+        Self { file, geometry, is_synced: true, dirty: false, buffer: vec![0; stride] }
+    }
+
+    /// Without waiting for the disk below, data that was acknowledged may be lost when the host loses its power,
+    /// though not when the process is killed.
+    #[must_use]
+    pub fn without_sync(mut self) -> Self {
+        self.is_synced = false;
+        self
+    }
+
+    fn file_bytes(geometry: &Geometry) -> u64 {
+        let stride = u64::from(geometry.page_bytes()) + u64::from(geometry.spare_bytes());
+        HEADER_BYTES + u64::from(geometry.pages()) * stride
+    }
+
+    fn at(&self, ppn: Ppn) -> u64 {
+        HEADER_BYTES + u64::from(ppn.0) * self.buffer.len() as u64
+    }
+}
+
+fn lock(file: &File) -> Result<(), ImageError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(std::fs::TryLockError::WouldBlock) => Err(ImageError::InUse),
+        Err(std::fs::TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+impl Flash for ImageFlash {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        check_page(&self.geometry, ppn, data.len(), spare.len())?;
+        let spare_at = self.at(ppn) + u64::from(self.geometry.page_bytes());
+        self.file.read_exact_at(data, self.at(ppn)).map_err(|error| io_error(&error))?;
+        self.file.read_exact_at(spare, spare_at).map_err(|error| io_error(&error))?;
+        invert(data);
+        invert(spare);
+        Ok(ReadStatus::Clean)
+    }
+
+    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
+        check_page(&self.geometry, ppn, data.len(), spare.len())?;
+        let at = self.at(ppn);
+        let page_bytes = self.geometry.page_bytes() as usize;
+        self.buffer.fill(0);
+        self.buffer[..data.len()].copy_from_slice(data);
+        self.buffer[page_bytes..][..spare.len()].copy_from_slice(spare);
+        invert(&mut self.buffer[..data.len()]);
+        invert(&mut self.buffer[page_bytes..][..spare.len()]);
+        self.dirty = true;
+        self.file.write_all_at(&self.buffer, at).map_err(|error| io_error(&error))
+    }
+
+    fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+        let segments = self.geometry.segments();
+        if segment.0 >= segments {
+            return Err(FlashError::SegmentOutOfRange { segment, segments });
+        }
+        let zeros = vec![0; self.buffer.len() * self.geometry.pages_per_segment() as usize];
+        let at = self.at(self.geometry.first_page(segment));
+        self.dirty = true;
+        self.file.write_all_at(&zeros, at).map_err(|error| io_error(&error))
+    }
+
+    fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        check_part(&self.geometry, ppn, offset_bytes, bytes.len())?;
+        self.file.read_exact_at(bytes, self.at(ppn) + u64::from(offset_bytes)).map_err(|error| io_error(&error))?;
+        invert(bytes);
+        Ok(ReadStatus::Clean)
+    }
+
+    fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
+        check_part(&self.geometry, ppn, offset_bytes, bytes.len())?;
+        let mut old = vec![0; bytes.len()];
+        self.read_part(ppn, offset_bytes, &mut old)?;
+        let new: Vec<u8> = old.iter().zip(bytes).map(|(old, new)| !(old & new)).collect();
+        self.dirty = true;
+        let at = self.at(ppn) + u64::from(offset_bytes);
+        self.file.write_all_at(&new, at).map_err(|error| io_error(&error))
+    }
+
+    fn sync(&mut self) -> Result<(), FlashError> {
+        if self.is_synced && std::mem::take(&mut self.dirty) {
+            self.file.sync_data().map_err(|error| io_error(&error))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RamFlash;
+
+    #[test]
+    fn a_file_behaves_as_memory_does_and_keeps_everything() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flash.img");
+        for geometry in [Geometry::new(3, 4, 512).unwrap().with_spare(64), Geometry::new(3, 4, 512).unwrap().byte_programmable()] {
+            let mut ram = RamFlash::new(geometry);
+            let mut image = ImageFlash::create(&path, geometry).unwrap();
+            assert!(matches!(ImageFlash::open(&path, false), Err(ImageError::InUse)));
+            let mut devices: [&mut dyn Flash; 2] = [&mut ram, &mut image];
+            for device in &mut devices {
+                device.program(Ppn(0), &[7; 512], &[]).unwrap();
+                device.program(Ppn(5), &[1; 512], &vec![3; geometry.spare_bytes() as usize]).unwrap();
+                device.erase(SegmentId(0)).unwrap();
+                device.program(Ppn(1), &[9; 512], &[]).unwrap();
+                if geometry.is_byte_programmable() {
+                    device.program_part(Ppn(9), 100, &[0xF0, 1, 2]).unwrap();
+                    device.program_part(Ppn(9), 99, &[0, 0x3F]).unwrap();
+                }
+            }
+            drop(image);
+            let mut image = ImageFlash::open(&path, true).unwrap();
+            for page in 0..12 {
+                let read = |device: &mut dyn Flash| {
+                    let (mut data, mut spare) = (vec![0; 512], vec![0; geometry.spare_bytes() as usize]);
+                    device.read(Ppn(page), &mut data, &mut spare).unwrap();
+                    (data, spare)
+                };
+                assert!(read(&mut ram) == read(&mut image), "page {page}");
+            }
+            drop(image);
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn files_that_are_no_images_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, b"hello").unwrap();
+        assert!(matches!(ImageFlash::open(&path, true), Err(ImageError::NotAnImage)));
+        let mut header = [0u8; 5000];
+        header[..8].copy_from_slice(MAGIC);
+        std::fs::write(&path, header).unwrap();
+        assert!(matches!(ImageFlash::open(&path, true), Err(ImageError::Damaged(_))));
+        for at in [8, 12, 16] {
+            header[at..at + 4].copy_from_slice(&64u32.to_le_bytes());
+        }
+        std::fs::write(&path, header).unwrap();
+        let error = ImageFlash::open(&path, true).unwrap_err().to_string();
+        assert_eq!(error, "its header is damaged: the file has 5000 bytes where its geometry needs 266240");
+    }
+}

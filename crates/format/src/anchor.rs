@@ -135,6 +135,12 @@ impl<F: Flash> Formatted<F> {
         Ok((anchor, record, reads))
     }
 
+    /// Writes the anchor anew: the device is in use.
+    pub fn renew_anchor(&mut self, anchor: &mut Anchor, superblock: &Superblock) -> Result<(), FlashError> {
+        anchor.next = 0;
+        self.write_anchor(anchor, superblock, &Record::InUse)
+    }
+
     /// Adds a record, on a fresh anchor if this one is full. A failing anchor is given up.
     pub fn write_anchor(&mut self, anchor: &mut Anchor, superblock: &Superblock, record: &Record) -> Result<(), FlashError> {
         if anchor.broken || self.layout.reserved_segments == 0 {

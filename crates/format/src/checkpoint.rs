@@ -86,11 +86,17 @@ impl<F: Flash> Formatted<F> {
             return Ok((None, 0));
         }
         let (mut found, mut reads) = (None, 0);
+        let mut opened = Vec::new();
         let mut page = vec![0; self.geometry.page_bytes() as usize];
         for segment in (0..self.geometry.segments()).map(SegmentId) {
             reads += 1;
-            if self.segment_kind(segment)? != Some(Kind::Checkpoint) {
-                continue;
+            match self.segment_opened(segment)? {
+                Some((Kind::Checkpoint, _)) => {}
+                Some((_, seq)) => {
+                    opened.push(seq);
+                    continue;
+                }
+                None => continue,
             }
             let scan = self.scan_segment(segment)?;
             reads += scan.reads;
@@ -107,20 +113,22 @@ impl<F: Flash> Formatted<F> {
                 found = Some(at);
             }
         }
-        Ok((found, reads))
+        let is_outdated = |at: &CheckpointAt| {
+            opened.iter().any(|seq| (seq.wrapping_sub(at.seq as u32) as i32) > 0)
+        };
+        Ok((found.filter(|at| !is_outdated(at)), reads))
     }
 
-    /// Sees to it that a checkpoint found by [`Formatted::find_record`] is not found again.
-    pub fn forget_record(&mut self, at: &CheckpointAt) -> Result<(), FlashError> {
+    /// Sees to it that a checkpoint found by [`Formatted::find_record`] is not found again. False if its segment
+    /// has gone bad.
+    pub fn forget_record(&mut self, at: &CheckpointAt) -> Result<bool, FlashError> {
         let index = at.len_bytes.div_ceil(u64::from(self.geometry.page_bytes())) as u32;
-        let Some(ppn) = self.checkpoint_place(&at.segments, index) else { return Ok(()) };
+        let Some(ppn) = self.checkpoint_place(&at.segments, index) else { return Ok(true) };
         let segment = self.geometry.segment_of(ppn);
         match self.device.erase(segment) {
-            // What cannot be erased can still be overwritten with zeros.
-            Err(FlashError::EraseFailed { .. }) => {
-                self.device.program_part(self.geometry.first_page(segment), 0, &[0; crate::formatted::MARKS_BYTES])
-            }
-            result => result,
+            Ok(()) => Ok(true),
+            Err(FlashError::EraseFailed { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }

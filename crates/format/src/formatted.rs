@@ -33,6 +33,8 @@ pub struct Formatted<F> {
     filling: Vec<Filling>,
     /// Segments that were erased and are not in use, latest first, with their erases.
     ledger: Vec<(SegmentId, u32)>,
+    /// Sequence number of the last program.
+    last_seq: u64,
     pub(crate) spare: Vec<u8>,
     scratch: Vec<u8>,
     /// Single flipped bits of tags that were corrected.
@@ -48,6 +50,8 @@ pub(crate) struct Marks {
     pub touched: bool,
     /// What it was opened for, if the mark of opening is whole.
     pub opened: Option<(Kind, SegmentInfo)>,
+    /// The low 32 bits of the sequence number of the last program before that.
+    pub opened_seq: u32,
 }
 
 impl Marks {
@@ -63,11 +67,13 @@ impl Marks {
         let mut reader = Reader::new(opened);
         let (magic, _, kind, stream) = (reader.uint(1), reader.uint(1), reader.uint(1), reader.uint(1) as u8);
         let (erases, opened_us, opened_writes, total_erases) =
-            (reader.u32(), reader.uint(6), reader.uint(6), reader.uint(8));
+            (reader.u32(), reader.uint(6), reader.uint(6), reader.uint(4));
+        let opened_seq = reader.u32();
         if magic == u64::from(OPENED_MARK) && reader.u32() == crc32c(&opened[..28]) {
             let info = SegmentInfo { erases, total_erases, stream, opened_us, opened_writes };
             let kind = if kind == Kind::Checkpoint as u64 { Kind::Checkpoint } else { Kind::Data };
             marks.opened = Some((kind, info));
+            marks.opened_seq = opened_seq;
         }
         marks
     }
@@ -87,6 +93,7 @@ impl<F: Flash> Formatted<F> {
             superblock,
             filling: Vec::new(),
             ledger: Vec::new(),
+            last_seq: 0,
             spare: vec![0xFF; tag_bytes],
             scratch: vec![0; geometry.page_bytes() as usize],
             repaired_tags: 0,
@@ -119,6 +126,11 @@ impl<F: Flash> Formatted<F> {
         self.ledger.truncate(usize::from(self.layout.ledger) * 4);
     }
 
+    /// Tells the sequence number of the last program.
+    pub fn note_seq(&mut self, seq: u64) {
+        self.last_seq = self.last_seq.max(seq);
+    }
+
     /// Goes on filling a segment that holds these pages already (owner and sequence number).
     pub fn resume(&mut self, segment: SegmentId, info: SegmentInfo, pages: Vec<(u64, u64)>) {
         self.filling.push(Filling { segment, info, pages });
@@ -141,7 +153,8 @@ impl<F: Flash> Formatted<F> {
             writer.uint(info.erases.into(), 4);
             writer.uint(info.opened_us, 6);
             writer.uint(info.opened_writes, 6);
-            writer.uint(info.total_erases, 8);
+            writer.uint(info.total_erases.min(u64::from(u32::MAX)), 4);
+            writer.uint(self.last_seq, 4);
             let crc = crc32c(&mark[..28]);
             mark[28..].copy_from_slice(&crc.to_le_bytes());
             let header = self.geometry.first_page(segment);
@@ -163,6 +176,7 @@ impl<F: Flash> Formatted<F> {
         let tag = Tag { kind, page, segment: filling.info, data_crc, window: 0 };
         tag.encode(&self.layout, &self.ledger, &filling.pages, &mut self.spare);
         filling.pages.push((page.owner, page.seq));
+        self.last_seq = self.last_seq.max(page.seq);
         match self.layout.place {
             Place::Spare => self.device.program(ppn, data, &self.spare),
             _ => {

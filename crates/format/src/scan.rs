@@ -191,11 +191,34 @@ impl<F: Flash> Formatted<F> {
         Ok(())
     }
 
-    /// What a segment was opened for, by the first bytes of its header (NOR only).
-    pub fn segment_kind(&mut self, segment: SegmentId) -> Result<Option<Kind>, FlashError> {
+    /// The page of a segment, from `next` on, behind which every page reads as erased.
+    pub fn first_blank_page(&mut self, segment: SegmentId, next: Ppn) -> Result<Ppn, FlashError> {
+        let end = self.geometry.first_page(segment).0 + self.geometry.pages_per_segment();
+        let mut data = vec![0; self.geometry.page_bytes() as usize];
+        let mut spare = vec![0; self.geometry.spare_bytes() as usize];
+        let mut blank = next;
+        for page in next.0..end {
+            let is_blank = match self.device.read(Ppn(page), &mut data, &mut spare) {
+                Ok(_) => data.iter().chain(&spare).all(|byte| *byte == 0xFF),
+                Err(FlashError::Uncorrectable { .. }) => false,
+                Err(error) => return Err(error),
+            };
+            if !is_blank {
+                blank = Ppn(page + 1);
+            }
+        }
+        Ok(blank)
+    }
+
+    /// What a segment was opened for and the low bits of the sequence number then, by the first bytes of its header
+    /// (NOR only).
+    pub(crate) fn segment_opened(&mut self, segment: SegmentId) -> Result<Option<(Kind, u32)>, FlashError> {
         let mut bytes = [0xFF; MARKS_BYTES];
         match self.device.read_part(self.geometry.first_page(segment), 0, &mut bytes) {
-            Ok(_) => Ok(Marks::decode(&bytes).opened.map(|(kind, _)| kind)),
+            Ok(_) => {
+                let marks = Marks::decode(&bytes);
+                Ok(marks.opened.map(|(kind, _)| (kind, marks.opened_seq)))
+            }
             Err(FlashError::Uncorrectable { .. }) => Ok(None),
             Err(error) => Err(error),
         }

@@ -47,12 +47,13 @@ impl<D: Store, S: Selection, P: Placement> Ftl<D, S, P> {
     ) -> Result<Self, FtlError> {
         let page_bytes = device.geometry().page_bytes();
         if !config.is_paced() {
-            let log = Log::new(device, config, selection, placement, exported_pages)?;
-            return Ok(Self { log, map: Map::volatile(exported_pages), scrubs: Vec::new() });
+            let mut map = Map::volatile(exported_pages);
+            let log = Log::new(device, config, selection, placement, exported_pages, &mut map)?;
+            return Ok(Self { log, map, scrubs: Vec::new() });
         }
         let own = OwnPages::new(exported_pages, page_bytes);
-        let log = Log::new(device, config, selection, placement, own.owners())?;
-        let map = Map::durable(own, vec![UNMAPPED; own.owners() as usize], Vec::new());
+        let mut map = Map::durable(own, vec![UNMAPPED; own.owners() as usize], Vec::new());
+        let log = Log::new(device, config, selection, placement, own.owners(), &mut map)?;
         let mut ftl = Self { log, map, scrubs: Vec::new() };
         let mut page = vec![0; page_bytes as usize];
         page[..superblock.len()].copy_from_slice(superblock);
@@ -116,6 +117,11 @@ impl<D: Store, S: Selection, P: Placement> Ftl<D, S, P> {
         Ok(Some(status))
     }
 
+    /// Where a page lives.
+    pub fn place(&self, lpn: Lpn) -> Option<Ppn> {
+        self.mapped(lpn).ok().flatten()
+    }
+
     /// Whether a page was written and not trimmed since.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
         matches!(self.mapped(lpn), Ok(Some(_)))
@@ -150,7 +156,7 @@ impl<D: Store, S: Selection, P: Placement> Ftl<D, S, P> {
         if let Some(ppn) = self.scrubs.pop() {
             match self.log.page(ppn) {
                 Some((owner, _)) if self.map.pages.get(owner.index()) == Some(&ppn.0) => {
-                    self.log.rewrite(&mut self.map, ppn, false)?;
+                    self.log.rewrite(&mut self.map, ppn)?;
                 }
                 _ => {}
             }

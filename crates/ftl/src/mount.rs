@@ -5,7 +5,9 @@ use crate::{Ftl, FtlError, checkpoint};
 use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{Flash, FlashError, Lpn, Ppn, SegmentId};
-use margay_format::{Anchor, Formatted, FoundSegment, Kind, PageInfo, Place, Record, Store, Superblock, VERSION};
+use margay_format::{
+    Anchor, Decoded, Formatted, FoundSegment, Kind, PageInfo, Place, Record, Store, Superblock, VERSION, crc32c,
+};
 use margay_log::{Config, Kept, Log, LogError, Progress, Restored, RestoredSegment};
 use margay_policy::{Now, Placement, Selection, State};
 
@@ -77,8 +79,8 @@ pub struct Loaded {
     pub(crate) restored: Restored<Lpn>,
     pub(crate) map: Vec<u32>,
     pub(crate) bad: Vec<SegmentId>,
-    /// The page that was programmed last and may not stay readable.
-    suspect: Option<Ppn>,
+    /// The page that was programmed last and may not stay readable, with what it holds.
+    suspect: Option<(Ppn, PageInfo, Vec<u8>)>,
     /// The checkpoint that must not be found again.
     checkpoint: Option<margay_format::CheckpointAt>,
     pub(crate) anchor: Anchor,
@@ -86,8 +88,12 @@ pub struct Loaded {
     pub report: MountReport,
 }
 
-/// Finds out what a device holds.
-pub fn load<F: Flash>(device: &mut Formatted<F>, superblock: &Superblock) -> Result<Loaded, MountError> {
+/// Finds out what a device holds, with `by_checkpoint` from the checkpoint of a clean stop if there is one.
+pub fn load<F: Flash>(
+    device: &mut Formatted<F>,
+    superblock: &Superblock,
+    by_checkpoint: bool,
+) -> Result<Loaded, MountError> {
     let own = OwnPages::new(superblock.exported_pages, superblock.geometry.page_bytes());
     let mut anchor = Anchor::default();
     let (stopped, mut reads) = if device.layout().reserved_segments > 0 {
@@ -98,7 +104,7 @@ pub fn load<F: Flash>(device: &mut Formatted<F>, superblock: &Superblock) -> Res
         let (found, reads) = device.find_record()?;
         (found.map(Record::Stopped), reads)
     };
-    if let Some(Record::Stopped(at)) = stopped {
+    if let Some(Record::Stopped(at)) = stopped.filter(|_| by_checkpoint) {
         let (bytes, checkpoint_reads) = device.read_checkpoint(&at)?;
         reads += checkpoint_reads;
         if let Some(mut loaded) = bytes.and_then(|bytes| checkpoint::decode(&bytes, superblock, own, device)) {
@@ -113,15 +119,28 @@ pub fn load<F: Flash>(device: &mut Formatted<F>, superblock: &Superblock) -> Res
             return Ok(loaded);
         }
     }
-    let mut loaded = Scan::new(own, superblock).run(device, &mut reads)?;
+    let mut unreadable = Vec::new();
+    let mut loaded = loop {
+        match Scan::new(own, superblock, &unreadable).run(device, &mut reads)? {
+            Ok(loaded) => break loaded,
+            Err(last) => unreadable.push(last),
+        }
+    };
+    loaded.report.damaged.extend(unreadable);
     loaded.report.reads = reads;
     loaded.anchor = anchor;
     Ok(loaded)
 }
 
+/// Latest pages that may turn out to be unreadable, one after the other, before a mount gives up looking for a
+/// better one: a power cut leaves one, and one more for each time that the recovery is cut too.
+const MOST_UNREADABLE: usize = 16;
+
 /// What is being found out by looking into every segment.
-struct Scan {
+struct Scan<'a> {
     own: OwnPages,
+    /// Pages that were found to be unreadable though their tags are not.
+    unreadable: &'a [Ppn],
     segments: Vec<RestoredSegment>,
     /// Whether a segment's erase count was found.
     known: Vec<bool>,
@@ -131,14 +150,16 @@ struct Scan {
     infos: Vec<Option<PageInfo>>,
     /// The latest page of all, and the ledger of the latest tag that was read.
     last: Option<(u64, Ppn)>,
+    /// The highest sequence number, of unreadable pages too.
+    seq: u64,
     ledger: (u64, Vec<(SegmentId, u32)>),
     now: Now,
     total_erases: u64,
     report: MountReport,
 }
 
-impl Scan {
-    fn new(own: OwnPages, superblock: &Superblock) -> Self {
+impl<'a> Scan<'a> {
+    fn new(own: OwnPages, superblock: &Superblock, unreadable: &'a [Ppn]) -> Self {
         let count = superblock.geometry.segments() as usize;
         let free = RestoredSegment {
             state: State::Free,
@@ -153,12 +174,14 @@ impl Scan {
         let owners = own.owners() as usize;
         Self {
             own,
+            unreadable,
             segments: vec![free; count],
             known: vec![false; count],
             map: vec![UNMAPPED; owners],
             seqs: vec![0; owners],
             infos: vec![None; owners],
             last: None,
+            seq: 0,
             ledger: (0, Vec::new()),
             now: Now::default(),
             total_erases: 0,
@@ -166,7 +189,12 @@ impl Scan {
         }
     }
 
-    fn run<F: Flash>(mut self, device: &mut Formatted<F>, reads: &mut u32) -> Result<Loaded, MountError> {
+    /// What was found, or the latest page if it cannot be read.
+    fn run<F: Flash>(
+        mut self,
+        device: &mut Formatted<F>,
+        reads: &mut u32,
+    ) -> Result<Result<Loaded, Ppn>, MountError> {
         let reserved = device.layout().reserved_segments;
         for segment in (0..self.segments.len() as u32).map(SegmentId) {
             if segment.0 < reserved {
@@ -181,10 +209,33 @@ impl Scan {
             }
             self.take_segment(segment, found);
         }
-        self.apply_trims(device, reads)?;
-        let bad = self.apply_bad(device, reads)?;
+        let suspect = match self.last {
+            None => None,
+            Some((_, ppn)) => match self.read_last(device, ppn, reads)? {
+                None if self.unreadable.len() < MOST_UNREADABLE => return Ok(Err(ppn)),
+                found => found,
+            },
+        };
+        self.apply_trims(device, &suspect, reads)?;
+        let bad = self.apply_bad(device, &suspect, reads)?;
         self.fill_in_erase_counts();
-        Ok(self.finish(bad))
+        Ok(Ok(self.finish(bad, suspect)))
+    }
+
+    /// Reads the page that was programmed last.
+    fn read_last<F: Flash>(
+        &self,
+        device: &mut Formatted<F>,
+        ppn: Ppn,
+        reads: &mut u32,
+    ) -> Result<Option<(Ppn, PageInfo, Vec<u8>)>, MountError> {
+        let mut data = vec![0; device.geometry().page_bytes() as usize];
+        *reads += 1;
+        match device.read_tagged(ppn, &mut data) {
+            Ok((Decoded::Tag(tag), _)) if tag.data_crc == crc32c(&data) => Ok(Some((ppn, tag.page, data))),
+            Ok(_) | Err(FlashError::Uncorrectable { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn take_segment(&mut self, id: SegmentId, found: FoundSegment) {
@@ -212,6 +263,10 @@ impl Scan {
             self.ledger = (page.seq, found.ledger);
         }
         for page in found.pages.iter().filter(is_data) {
+            self.seq = self.seq.max(page.seq);
+            if self.unreadable.contains(&page.ppn) {
+                continue;
+            }
             if self.last.is_none_or(|(seq, _)| seq < page.seq) {
                 self.last = Some((page.seq, page.ppn));
             }
@@ -239,12 +294,18 @@ impl Scan {
         &self,
         device: &mut Formatted<F>,
         owner: Lpn,
+        suspect: &Option<(Ppn, PageInfo, Vec<u8>)>,
         reads: &mut u32,
         page: &mut [u8],
     ) -> Result<bool, MountError> {
         let at = self.map[owner.index()];
         if at == UNMAPPED {
             return Ok(false);
+        }
+        // It may not be readable a second time.
+        if let Some((_, _, data)) = suspect.as_ref().filter(|(ppn, ..)| ppn.0 == at) {
+            page.copy_from_slice(data);
+            return Ok(true);
         }
         *reads += 1;
         match device.read(Ppn(at), owner.0.into(), page) {
@@ -254,11 +315,16 @@ impl Scan {
         }
     }
 
-    fn apply_trims<F: Flash>(&mut self, device: &mut Formatted<F>, reads: &mut u32) -> Result<(), MountError> {
+    fn apply_trims<F: Flash>(
+        &mut self,
+        device: &mut Formatted<F>,
+        suspect: &Option<(Ppn, PageInfo, Vec<u8>)>,
+        reads: &mut u32,
+    ) -> Result<(), MountError> {
         let mut page = vec![0; device.geometry().page_bytes() as usize];
         for group in 0..self.own.groups() {
             let owner = self.own.trims(group);
-            if !self.read_own(device, owner, reads, &mut page)? {
+            if !self.read_own(device, owner, suspect, reads, &mut page)? {
                 if self.map[owner.index()] != UNMAPPED {
                     self.report.damaged.push(Ppn(self.map[owner.index()]));
                 }
@@ -274,9 +340,14 @@ impl Scan {
         Ok(())
     }
 
-    fn apply_bad<F: Flash>(&mut self, device: &mut Formatted<F>, reads: &mut u32) -> Result<Vec<SegmentId>, MountError> {
+    fn apply_bad<F: Flash>(
+        &mut self,
+        device: &mut Formatted<F>,
+        suspect: &Option<(Ppn, PageInfo, Vec<u8>)>,
+        reads: &mut u32,
+    ) -> Result<Vec<SegmentId>, MountError> {
         let mut page = vec![0; device.geometry().page_bytes() as usize];
-        if !self.read_own(device, self.own.bad(), reads, &mut page)? {
+        if !self.read_own(device, self.own.bad(), suspect, reads, &mut page)? {
             return Ok(Vec::new());
         }
         let mut bad = decode_bad(&page, self.segments.len() as u32).unwrap_or_default();
@@ -317,9 +388,9 @@ impl Scan {
         self.report.estimated_erase_counts = if unknown > 1 { unknown as u32 } else { 0 };
     }
 
-    fn finish(mut self, bad: Vec<SegmentId>) -> Loaded {
-        let seq = self.last.map_or(0, |(seq, _)| seq);
-        let suspect = self.last.map(|(_, ppn)| ppn).filter(|ppn| self.map.contains(&ppn.0));
+    fn finish(mut self, bad: Vec<SegmentId>, suspect: Option<(Ppn, PageInfo, Vec<u8>)>) -> Loaded {
+        let seq = self.seq;
+        let suspect = suspect.filter(|(ppn, ..)| self.map.contains(&ppn.0));
         let mapped = self.map.iter().enumerate().filter(|(_, page)| **page != UNMAPPED);
         let pages = mapped.map(|(owner, page)| {
             let kept = self.infos[owner].map_or(Kept::Nothing, Kept::OnFlash);
@@ -343,6 +414,11 @@ impl Scan {
 }
 
 impl Loaded {
+    /// Where a page lives.
+    pub fn place(&self, lpn: Lpn) -> Option<Ppn> {
+        self.map.get(lpn.index()).copied().filter(|page| *page != UNMAPPED).map(Ppn)
+    }
+
     /// From a checkpoint.
     pub(crate) fn from_checkpoint(restored: Restored<Lpn>, map: Vec<u32>, bad: Vec<SegmentId>) -> Self {
         let report =
@@ -369,27 +445,60 @@ impl<F: Flash, S: Selection, P: Placement> Ftl<Formatted<F>, S, P> {
         let mut map = Map::durable(own, map, bad);
         if !read_only {
             let device = log.device_mut();
+            device.note_seq(restored.seq);
             match &checkpoint {
-                Some(at) if device.layout().place == Place::Table => device.forget_record(at)?,
-                _ => device.write_anchor(&mut anchor, superblock, &Record::InUse)?,
+                Some(at) if device.layout().place == Place::Table => {
+                    if !device.forget_record(at)? {
+                        // It is outdated once a segment was opened after it.
+                        log.close_all()?;
+                    }
+                }
+                // On a fresh anchor: the page behind the last record may have been half programmed.
+                _ => device.renew_anchor(&mut anchor, superblock)?,
             }
             for (segment, restored) in restored.segments.iter().enumerate() {
                 if restored.state == State::Free && !restored.must_be_erased {
-                    device.note_free(SegmentId(segment as u32), restored.erases);
+                    log.device_mut().note_free(SegmentId(segment as u32), restored.erases);
                 }
             }
-            while log.free_segments() == 0 && log.erase_empty(&mut map)? {}
-            if log.free_segments() == 0
-                && let Some((id, info)) = log.reopen_partly_filled(|id| restored.segments[id.index()].next)
-            {
-                log.device_mut().resume(id, info, Vec::new());
-            }
-            if let Some(ppn) = suspect {
-                log.rewrite(&mut map, ppn, true)?;
-                log.device_mut().sync()?;
-            }
+            Self::make_safe(&mut log, &mut map, &restored, suspect)?;
         }
         Ok((Self { log, map, scrubs: Vec::new() }, anchor))
+    }
+
+    /// After a power cut: writes the page that was programmed last again, before anything is erased, and sees to
+    /// it that a segment is free.
+    fn make_safe(
+        log: &mut Log<Formatted<F>, S, P, Lpn>,
+        map: &mut Map,
+        restored: &Restored<Lpn>,
+        suspect: Option<(Ppn, PageInfo, Vec<u8>)>,
+    ) -> Result<(), MountError> {
+        if log.free_segments() == 0 {
+            let mut next = Vec::with_capacity(restored.segments.len());
+            for (id, segment) in (0..).map(SegmentId).zip(&restored.segments) {
+                next.push(match segment.state {
+                    State::Sealed => log.device_mut().first_blank_page(id, segment.next)?,
+                    _ => segment.next,
+                });
+            }
+            if let Some((id, info)) = log.reopen_partly_filled(|id| next[id.index()]) {
+                log.device_mut().resume(id, info, Vec::new());
+            }
+        }
+        if let Some((ppn, page, data)) = suspect {
+            if !log.has_room() {
+                log.erase_empty(map)?;
+            }
+            match log.write_again(map, ppn, page, &data) {
+                // A device that is worn out is still to be read.
+                Ok(()) | Err(LogError::NoSpace { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            log.device_mut().sync()?;
+        }
+        while log.free_segments() == 0 && log.erase_empty(map)? {}
+        Ok(())
     }
 
     /// Stops cleanly: writes all that is pending and a checkpoint, if there is room for one, so that the next
@@ -421,7 +530,6 @@ impl<F: Flash, S: Selection, P: Placement> Ftl<Formatted<F>, S, P> {
         count: u32,
     ) -> Result<bool, FtlError> {
         let Some(segments) = self.log.reserve_free(&mut self.map, count)? else { return Ok(false) };
-        self.flush()?;
         let bytes = checkpoint::encode(self, superblock);
         let seq = self.log.seq();
         let device = self.log.device_mut();

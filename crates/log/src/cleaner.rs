@@ -1,7 +1,8 @@
 use crate::log::{Client, Head, Log, LogError, Owner};
 use crate::valid::ValidBits;
+use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Ppn, SegmentId};
-use margay_format::{Copied, SegmentInfo, Store};
+use margay_format::{Copied, PageInfo, SegmentInfo, Store};
 use margay_policy::{Pages, Placement, Selection, State};
 
 /// The up to 64 entries from `source` on that lie before the `run` entries from `target` on or all behind
@@ -62,15 +63,26 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         if self.free.is_empty() {
             self.copy_valid(client, victim, u32::MAX)?;
         }
+        if self.victim.is_none() {
+            return Ok(Progress::Erased(victim));
+        }
         if self.segments.valid[victim.index()] > 0 {
             return Ok(Progress::Copying);
         }
         if D::KEEPS_INFO || self.config.is_paced() {
             // Older copies of what was trimmed must not come back with the power.
             self.write_pending(client)?;
+            // The pages may have taken the victim's place.
+            if self.victim.is_none() {
+                return Ok(Progress::Erased(victim));
+            }
         }
         self.victim = None;
         self.erase(client, victim)?;
+        if D::KEEPS_INFO || self.config.is_paced() {
+            // What had no room before.
+            self.write_pending(client)?;
+        }
         self.counters.cleanings += 1;
         self.level(client)?;
         Ok(Progress::Erased(victim))
@@ -141,14 +153,14 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
             if self.valid.is_set(Ppn(page)) {
                 let copied = self.copy_together(client, victim, page, 1, left)?;
                 left -= copied;
-                if copied == 0 {
+                if copied == 0 && self.victim.is_some() {
                     self.sorted.push(page);
                 }
             }
         }
         let mut first = self.geometry.first_page(victim).0;
         let end = first + self.geometry.pages_per_segment();
-        while first < end && left > 0 {
+        while first < end && left > 0 && self.victim.is_some() {
             match self.valid.part(first, end) {
                 0 => first = ValidBits::next_part(first),
                 bits => left -= self.copy_together(client, victim, first, bits, left)?,
@@ -176,6 +188,9 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     ) -> Result<u32, LogError> {
         let wanted = self.copy_stream(victim, first + bits.trailing_zeros());
         let stream = if self.heads[wanted as usize].is_full() { self.room_for_copy(client, wanted)? } else { wanted };
+        if self.victim.is_none() {
+            return Ok(0);
+        }
         let mut together = bits;
         if !P::ONE_STREAM_PER_VICTIM {
             let mut others = bits & (bits - 1);
@@ -264,9 +279,77 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
                 result => return result.map(|()| stream),
             }
         }
-        let other = self.heads.iter().position(|head| !head.is_full()).ok_or_else(|| self.no_space())?;
-        self.counters.misplaced_copies += 1;
-        Ok(other as u8)
+        if let Some(other) = self.heads.iter().position(|head| !head.is_full()) {
+            self.counters.misplaced_copies += 1;
+            return Ok(other as u8);
+        }
+        self.make_room_in_place(client, stream)?;
+        Ok(stream)
+    }
+
+    /// The segment that was opened for the victim's pages has failed, and no other is free: takes the valid pages
+    /// of a segment into memory, erases it, and writes them back, so that the stream has room again. The only
+    /// moment at which a power cut loses data; without it the device could never be written again.
+    #[cold]
+    pub(crate) fn make_room_in_place<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<(), LogError> {
+        if !self.config.is_paced() {
+            return Err(self.no_space());
+        }
+        let segment = match self.victim.filter(|victim| !self.condemned.contains(victim)) {
+            Some(victim) => {
+                self.victim = None;
+                self.sorted.clear();
+                victim
+            }
+            None => {
+                let may = |id: &SegmentId| self.segments.is_candidate(*id) && !self.condemned.contains(id);
+                let candidates = self.segments.ids().filter(may);
+                let emptiest = candidates.min_by_key(|id| self.segments.valid[id.index()]);
+                let segment = emptiest.ok_or_else(|| self.no_space())?;
+                self.take(segment);
+                segment
+            }
+        };
+        let first = self.geometry.first_page(segment).0;
+        let end = first + self.geometry.pages_per_segment();
+        let mut kept = Vec::new();
+        for ppn in (first..end).map(Ppn).filter(|ppn| self.valid.is_set(*ppn)) {
+            let mut data = vec![0; self.geometry.page_bytes() as usize];
+            let owner = self.owners[ppn.index()];
+            let lost = self.device.read(ppn, owner.to_u64(), &mut data).is_err();
+            kept.push((owner, self.info(ppn), lost, data));
+        }
+        match self.erase_on_device(segment) {
+            Ok(()) => {}
+            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
+                // It stays readable; nothing more is programmed in it.
+                self.segments.state[segment.index()] = State::Sealed;
+                self.condemned.push(segment);
+                return Err(self.no_space());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.valid.fill(first, end, false);
+        self.segments.valid[segment.index()] = 0;
+        self.segments.in_use -= 1;
+        let full = core::mem::replace(&mut self.heads[stream as usize], Head::CLOSED);
+        if full.is_open() {
+            self.seal(full)?;
+        }
+        self.heads[stream as usize] = self.open_segment(segment, stream)?;
+        for (owner, info, lost, data) in kept {
+            let page = PageInfo { lost, ..self.page_info(owner, info) };
+            let to = Ppn(self.heads[stream as usize].next);
+            self.device.program(to, &data, page)?;
+            self.heads[stream as usize].next += 1;
+            self.counters.copies += 1;
+            self.owners[to.index()] = owner;
+            if size_of::<P::Info>() > 0 {
+                self.infos[to.index()] = info;
+            }
+            client.relocated(owner, to);
+        }
+        Ok(())
     }
 
     /// Erases a segment without valid pages; it is free from then on, or retired.

@@ -159,16 +159,17 @@ pub struct Log<D, S, P: Placement, O> {
 
 impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     /// A log on an erased device, able to hold `exported_pages` valid pages.
-    pub fn new(
+    pub fn new<C: Client<O>>(
         device: D,
         config: Config,
         selection: S,
         placement: P,
         exported_pages: u32,
+        client: &mut C,
     ) -> Result<Self, LogError> {
         let mut log = Self::closed(device, config, selection, placement, exported_pages)?;
         for stream in 0..log.placement.opened_at_start() {
-            log.open_stream(stream)?;
+            log.open(client, stream)?;
         }
         Ok(log)
     }

@@ -110,7 +110,11 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
                 }
             }
             if !self.heads[stream as usize].is_open() {
-                self.open(client, stream)?;
+                match self.open(client, stream) {
+                    // All that were free have failed: the cleaner wins others.
+                    Err(LogError::NoSpace { .. }) => {}
+                    result => result?,
+                }
             }
         }
         Ok(())
@@ -166,11 +170,12 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         }
     }
 
-    /// Writes the pages that the client must have on flash, wherever there is room.
+    /// Writes the pages that the client must have on flash, as far as there is room without cleaning.
     pub fn write_pending<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
         let mut data = core::mem::take(&mut self.scratch);
         let mut result = Ok(());
         while result.is_ok()
+            && self.has_room()
             && let Some(owner) = client.pending(self.seq, &mut data)
         {
             result = self.write_own(client, owner, &data);
@@ -181,21 +186,50 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
 
     /// Writes a page of the client's own.
     pub fn write_own<C: Client<O>>(&mut self, client: &mut C, owner: O, data: &[u8]) -> Result<(), LogError> {
-        let streams = 0..self.placement.streams();
+        let page = self.page_info(owner, P::Info::default());
+        self.counters.metadata_pages += 1;
+        self.put_somewhere(client, owner, page, P::Info::default(), data)
+    }
+
+    /// Writes a valid page again, from memory, before anything else is done: after a power cut the page that was
+    /// programmed last may not stay readable.
+    pub fn write_again<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        ppn: Ppn,
+        page: PageInfo,
+        data: &[u8],
+    ) -> Result<(), LogError> {
+        self.seq += 1;
+        self.counters.copies += 1;
+        let (owner, info) = (self.owners[ppn.index()], self.info(ppn));
+        self.put_somewhere(client, owner, PageInfo { seq: self.seq, ..page }, info, data)
+    }
+
+    /// Programs a page in any stream that has room; the last free segment may be opened for it.
+    fn put_somewhere<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        owner: O,
+        page: PageInfo,
+        info: P::Info,
+        data: &[u8],
+    ) -> Result<(), LogError> {
         loop {
-            let roomy = streams.clone().find(|stream| !self.heads[*stream as usize].is_full());
-            let stream = match roomy {
-                Some(stream) => stream,
+            let stream = match self.heads.iter().position(|head| !head.is_full()) {
+                Some(stream) => stream as u8,
                 None => {
                     let head = core::mem::replace(&mut self.heads[0], Head::CLOSED);
                     if head.is_open() {
                         self.seal(head)?;
                     }
-                    self.open(client, 0)?;
+                    match self.open(client, 0) {
+                        Err(LogError::NoSpace { .. }) => self.make_room_in_place(client, 0)?,
+                        result => result?,
+                    }
                     0
                 }
             };
-            let page = self.page_info(owner, P::Info::default());
             let to = Ppn(self.heads[stream as usize].next);
             match self.device.program(to, data, page) {
                 Ok(()) => {}
@@ -206,10 +240,9 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
                 Err(error) => return Err(error.into()),
             }
             self.heads[stream as usize].next += 1;
-            self.counters.metadata_pages += 1;
             self.owners[to.index()] = owner;
             if size_of::<P::Info>() > 0 {
-                self.infos[to.index()] = P::Info::default();
+                self.infos[to.index()] = info;
             }
             self.supersede(client, owner);
             client.relocated(owner, to);
@@ -217,9 +250,8 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         }
     }
 
-    /// Copies one valid page to another place: one that is hard to read, or may not stay readable. With
-    /// `at_once`, without erasing anything before: the last free segment may be opened for it.
-    pub fn rewrite<C: Client<O>>(&mut self, client: &mut C, ppn: Ppn, at_once: bool) -> Result<(), LogError> {
+    /// Copies one valid page to another place, because it is hard to read.
+    pub fn rewrite<C: Client<O>>(&mut self, client: &mut C, ppn: Ppn) -> Result<(), LogError> {
         let owner = self.owners[ppn.index()];
         let stream = match self.read_only {
             Some(read_only) if self.segments.stream[self.geometry.segment_of(ppn).index()] == read_only => read_only,
@@ -227,11 +259,7 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         };
         loop {
             if self.heads[stream as usize].is_full() {
-                if at_once && !self.heads[stream as usize].is_open() {
-                    self.open(client, stream)?;
-                } else {
-                    self.room_for_write(client, stream)?;
-                }
+                self.room_for_write(client, stream)?;
             }
             // Making room may have moved it.
             if client.locate(owner) != Some(ppn) {

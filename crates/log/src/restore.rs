@@ -120,20 +120,40 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         order.sort_by_key(|id| restored.segments[id.index()].opened_sequence);
         for id in order {
             let segment = &restored.segments[id.index()];
+            let stays_open = segment.state == State::Open && usize::from(segment.stream) < self.heads.len();
+            if !stays_open {
+                self.segments.state[id.index()] = State::Sealed;
+            }
             self.openings += 1;
             self.segments.opened_sequence[id.index()] = self.openings;
             let end = self.geometry.first_page(id).0 + self.config.header_pages + self.segments.data_pages;
-            if segment.state == State::Open {
+            if stays_open {
                 self.valid.fill(segment.next.0, end, true);
                 self.segments.valid[id.index()] += end - segment.next.0;
                 self.heads[segment.stream as usize] = Head { segment: id, next: segment.next.0, end };
             }
             self.selection.opened(&self.segments, id);
-            if segment.state == State::Sealed {
+            if !stays_open {
                 self.selection.sealed(&self.segments, id);
                 self.leveler.sealed(&self.segments, id);
             }
         }
+    }
+
+    /// Seals every open segment.
+    pub fn close_all(&mut self) -> Result<(), LogError> {
+        for stream in 0..self.heads.len() {
+            let head = core::mem::replace(&mut self.heads[stream], Head::CLOSED);
+            if head.is_open() {
+                self.seal(head)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a page can be programmed without cleaning.
+    pub fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.heads.iter().any(|head| !head.is_full())
     }
 
     /// Frees a sealed segment without valid pages at once, and says whether there was one.
@@ -202,8 +222,8 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     }
 
     /// Without a free segment and without anything that can be erased, goes on filling the segment that was
-    /// filled least, leaving the page `next` empty: it may have been half programmed. Says which and what is kept
-    /// of it.
+    /// filled least, leaving the page `next` empty: it may have been half programmed. Says which segment, and what
+    /// is kept of it.
     pub fn reopen_partly_filled(&mut self, next: impl Fn(SegmentId) -> Ppn) -> Option<(SegmentId, SegmentInfo)> {
         let end = |id: SegmentId| self.geometry.first_page(id).0 + self.config.header_pages + self.segments.data_pages;
         let room = |id: &SegmentId| end(*id).saturating_sub(next(*id).0 + 1);

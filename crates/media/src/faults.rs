@@ -108,7 +108,7 @@ impl<F: Flash> Flash for Faults<F> {
         }
         let first = self.geometry().first_page(segment).0;
         let pages = self.geometry().pages_per_segment();
-        (first..first + pages).for_each(|page| drop(self.flips.remove(&page)));
+        self.flips.retain(|page, _| !(first..first + pages).contains(page));
         self.device.erase(segment)
     }
 

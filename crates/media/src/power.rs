@@ -32,6 +32,15 @@ impl Torn {
     ];
 }
 
+/// Bytes that may become again what they were (NOR).
+#[derive(Clone, Debug)]
+struct WeakPart {
+    ppn: Ppn,
+    offset_bytes: u32,
+    before: Vec<u8>,
+    reads: u32,
+}
+
 /// A layer that cuts the power at a chosen program or erase.
 #[derive(Clone, Debug)]
 pub struct PowerCut<F> {
@@ -42,6 +51,7 @@ pub struct PowerCut<F> {
     is_off: bool,
     /// Reads left of weak pages; 0 for those that cannot be read.
     weak: HashMap<u32, u32>,
+    weak_parts: Vec<WeakPart>,
     /// Segments whose last erase may not hold.
     unstable: HashSet<u32>,
 }
@@ -49,7 +59,15 @@ pub struct PowerCut<F> {
 impl<F: Damage> PowerCut<F> {
     /// Power that lasts.
     pub fn new(device: F) -> Self {
-        Self { device, operations: 0, cut: None, is_off: false, weak: HashMap::new(), unstable: HashSet::new() }
+        Self {
+            device,
+            operations: 0,
+            cut: None,
+            is_off: false,
+            weak: HashMap::new(),
+            weak_parts: Vec::new(),
+            unstable: HashSet::new(),
+        }
     }
 
     /// Programs and erases since the power was switched on; the one that was cut counts.
@@ -161,7 +179,8 @@ impl<F: Damage> Flash for PowerCut<F> {
         let Some(torn) = cut else {
             self.device.erase(segment)?;
             self.unstable.remove(&segment.0);
-            (first..first + pages).for_each(|page| drop(self.weak.remove(&page)));
+            self.weak.retain(|page, _| !(first..first + pages).contains(page));
+            self.weak_parts.retain(|part| !(first..first + pages).contains(&part.ppn.0));
             return Ok(());
         };
         // The layers below do not see an erase that is not whole.
@@ -184,7 +203,22 @@ impl<F: Damage> Flash for PowerCut<F> {
         if self.is_off {
             return Err(FlashError::PowerLost);
         }
-        self.device.read_part(ppn, offset_bytes, bytes)
+        self.device.read_part(ppn, offset_bytes, bytes)?;
+        let end = offset_bytes + bytes.len() as u32;
+        for part in self.weak_parts.iter_mut().filter(|part| part.ppn == ppn) {
+            let part_end = part.offset_bytes + part.before.len() as u32;
+            if part.offset_bytes >= end || part_end <= offset_bytes {
+                continue;
+            }
+            if part.reads > 0 {
+                part.reads -= 1;
+                continue;
+            }
+            let first = part.offset_bytes as usize;
+            self.device.page_bytes_mut(ppn)[first..][..part.before.len()].copy_from_slice(&part.before);
+            self.device.read_part(ppn, offset_bytes, bytes)?;
+        }
+        Ok(ReadStatus::Clean)
     }
 
     fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
@@ -200,7 +234,12 @@ impl<F: Damage> Flash for PowerCut<F> {
                 let torn: Vec<u8> = bytes.iter().enumerate().map(|(i, byte)| byte | 0x11 << (i % 4)).collect();
                 self.device.program_part(ppn, offset_bytes, &torn)?;
             }
-            Some(Torn::Weak { .. }) => self.device.program_part(ppn, offset_bytes, bytes)?,
+            Some(Torn::Weak { reads }) => {
+                let mut before = vec![0; bytes.len()];
+                self.device.read_part(ppn, offset_bytes, &mut before)?;
+                self.device.program_part(ppn, offset_bytes, bytes)?;
+                self.weak_parts.push(WeakPart { ppn, offset_bytes, before, reads });
+            }
         }
         Err(FlashError::PowerLost)
     }

@@ -278,7 +278,7 @@ pub trait Visitor {
     type Output;
 
     /// Called once with the policies.
-    fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
+    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
         self,
         selection: S,
         placement: P,
@@ -312,7 +312,7 @@ pub fn visit<V: Visitor>(selection: SelectionSpec, placement: PlacementSpec, siz
 }
 
 /// Builds the placement for a selection that exists.
-pub fn with_placement<V: Visitor, S: Selection + Send + 'static>(
+pub fn with_placement<V: Visitor, S: Selection + Clone + Send + 'static>(
     selection: S,
     placement: PlacementSpec,
     exported: u32,

@@ -1,0 +1,300 @@
+use crate::setup::run;
+use crate::{Oracle, Setup, Step, Tally, script};
+use margay_flash::{Lpn, Ppn};
+use margay_ftl::FtlError;
+use margay_media::{Damage, Faults, RamFlash, Strict};
+use margay_policy::{Placement, Selection, Visitor, visit};
+
+type Device = Faults<Strict<RamFlash>>;
+
+/// Bits that the ECC of the trials corrects.
+const ECC_BITS: u32 = 4;
+
+fn device(setup: &Setup) -> Device {
+    Faults::new(Strict::new(RamFlash::new(setup.geometry)), ECC_BITS)
+}
+
+fn steps(setup: &Setup, seed: u64, len: usize) -> Vec<Step> {
+    let mut steps: Vec<_> = (0..setup.pages()).map(|lpn| Step::Write(lpn, lpn % 8 == 7)).collect();
+    steps.extend(script(setup.pages(), len, seed));
+    steps.push(Step::Flush);
+    steps
+}
+
+fn text<T>(what: &str, result: Result<T, impl std::fmt::Display>) -> Result<T, String> {
+    result.map_err(|error| format!("{what}: {error}"))
+}
+
+/// Lets every `stride`-th program and every `stride`-th erase of a script fail, one after the other and, for
+/// each, with a second failure soon after: the disk must go on, and hold everything after a mount too.
+pub fn bad_segments(setup: &Setup, seed: u64, len: usize, stride: u64) -> Tally {
+    visit(setup.selection, setup.placement, setup.sizing(), BadSegments { setup, seed, len, stride })
+}
+
+struct BadSegments<'a> {
+    setup: &'a Setup,
+    seed: u64,
+    len: usize,
+    stride: u64,
+}
+
+impl BadSegments<'_> {
+    fn trial<S: Selection, P: Placement>(
+        &self,
+        policies: &impl Fn() -> (S, P),
+        fail: impl Fn(&mut Device),
+    ) -> Result<(u64, u64), String> {
+        let setup = self.setup;
+        let mut device = device(setup);
+        fail(&mut device);
+        let mut oracle = Oracle::new(setup.pages());
+        let (selection, placement) = policies();
+        let (mut disk, mut anchor) = text("format", setup.format(&mut device, selection, placement))?;
+        text("script", run(&mut disk, &mut oracle, &steps(setup, self.seed, self.len)))?;
+        text("audit", disk.audit())?;
+        oracle.check(&mut disk)?;
+        let retired = disk.retired_segments().len();
+        text("stop", disk.stop(&mut anchor, &setup.superblock))?;
+        drop(disk);
+        let operations = device.operations();
+        for what in ["mount after the stop", "mount without a stop"] {
+            let (selection, placement) = policies();
+            let (mut disk, _) = text(what, setup.mount(&mut device, selection, placement))?;
+            text(what, disk.audit())?;
+            oracle.check(&mut disk).map_err(|error| format!("{what}: {error}"))?;
+            if disk.retired_segments().len() < retired {
+                return Err(format!("{what}: {} of {retired} retired segments are known", disk.retired_segments().len()));
+            }
+            let more = script(setup.pages(), setup.pages() as usize, self.seed ^ 9);
+            text(what, run(&mut disk, &mut oracle, &more))?;
+            text(what, disk.flush())?;
+            oracle.all_durable();
+            oracle.check(&mut disk).map_err(|error| format!("{what}: {error}"))?;
+        }
+        Ok(operations)
+    }
+}
+
+impl Visitor for BadSegments<'_> {
+    type Output = Tally;
+
+    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
+        self,
+        selection: S,
+        placement: P,
+    ) -> Tally {
+        let policies = || (selection.clone(), placement.clone());
+        let mut tally = Tally::default();
+        let (programs, erases) = match self.trial(&policies, |_| {}) {
+            Ok(operations) => operations,
+            Err(error) => {
+                tally.count(Err(error), || "without a fault".into());
+                return tally;
+            }
+        };
+        let name = |kind: &str, at: u64, second: u64| {
+            format!("{:?} {} seed={} {kind} {at} fails, and one {second} later", self.setup.chip, self.setup.placement, self.seed)
+        };
+        for second in [0, 1, 5] {
+            for at in (0..programs).step_by(self.stride as usize) {
+                let result = self.trial(&policies, |device| {
+                    device.fail_program(at);
+                    device.fail_program(at + second);
+                });
+                tally.count(result.map(drop), || name("program", at, second));
+            }
+            for at in (0..erases).step_by(self.stride.div_ceil(4) as usize) {
+                let result = self.trial(&policies, |device| {
+                    device.fail_erase(at);
+                    device.fail_erase(at + second);
+                });
+                tally.count(result.map(drop), || name("erase", at, second));
+            }
+        }
+        tally
+    }
+}
+
+/// Wears a device out: writes until it refuses; then, and after a mount, everything must be readable.
+pub fn wear_out(setup: &Setup, seed: u64) -> Tally {
+    visit(setup.selection, setup.placement, setup.sizing(), WearOut { setup, seed })
+}
+
+struct WearOut<'a> {
+    setup: &'a Setup,
+    seed: u64,
+}
+
+impl WearOut<'_> {
+    fn trial<S: Selection, P: Placement>(&self, policies: &impl Fn() -> (S, P)) -> Result<(), String> {
+        let setup = self.setup;
+        let mut device = device(setup);
+        device.wear_out_after(12);
+        let mut oracle = Oracle::new(setup.pages());
+        let (selection, placement) = policies();
+        let (mut disk, _) = text("format", setup.format(&mut device, selection, placement))?;
+        let endless = (0..).map(|seed| steps(setup, seed ^ self.seed, 500));
+        let error = endless.take(1000).find_map(|steps| run(&mut disk, &mut oracle, &steps).err());
+        match error {
+            Some(FtlError::WornOut { .. }) => {}
+            Some(error) => return Err(format!("refused with: {error}")),
+            None => return Err("it never wore out".into()),
+        }
+        // Trims that were not flushed may be undone by the mount.
+        oracle.clone().check(&mut disk)?;
+        text("audit", disk.audit())?;
+        drop(disk);
+        let (selection, placement) = policies();
+        let mut loaded_device = device;
+        let (mut disk, _) = match setup.mount(&mut loaded_device, selection, placement) {
+            Ok(mounted) => mounted,
+            Err(error) => return Err(format!("mount: {error}")),
+        };
+        oracle.check(&mut disk).map_err(|error| format!("after a mount, {error}"))
+    }
+}
+
+impl Visitor for WearOut<'_> {
+    type Output = Tally;
+
+    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
+        self,
+        selection: S,
+        placement: P,
+    ) -> Tally {
+        let mut tally = Tally::default();
+        let result = self.trial(&|| (selection.clone(), placement.clone()));
+        tally.count(result, || format!("{:?} {} worn out", self.setup.chip, self.setup.placement));
+        tally
+    }
+}
+
+/// Bit errors in data: below the ECC's strength every page is read and rewritten in idle time; above it the page
+/// is an error, never wrong data, and can be written anew.
+pub fn bit_errors(setup: &Setup, seed: u64) -> Tally {
+    visit(setup.selection, setup.placement, setup.sizing(), BitErrors { setup, seed })
+}
+
+struct BitErrors<'a> {
+    setup: &'a Setup,
+    seed: u64,
+}
+
+impl BitErrors<'_> {
+    fn trial<S: Selection, P: Placement>(
+        &self,
+        policies: &impl Fn() -> (S, P),
+        lpn: u32,
+        bits: u32,
+    ) -> Result<(), String> {
+        let setup = self.setup;
+        let mut device = device(setup);
+        let mut oracle = Oracle::new(setup.pages());
+        let (selection, placement) = policies();
+        let (mut disk, _) = text("format", setup.format(&mut device, selection, placement))?;
+        text("script", run(&mut disk, &mut oracle, &steps(setup, self.seed, 100)))?;
+        text("write", run(&mut disk, &mut oracle, &[Step::Write(lpn, false), Step::Flush]))?;
+        let ppn = disk.place(Lpn(lpn)).ok_or("a page that was written has a place")?;
+        disk.device_mut().device_mut().flip_bits(ppn, bits);
+        let mut page = vec![0; setup.geometry.page_bytes() as usize];
+        let read = disk.read(Lpn(lpn), &mut page);
+        if bits <= ECC_BITS {
+            text("a correctable read", read)?;
+            text("idle", run(&mut disk, &mut oracle, &[Step::Idle]))?;
+            if disk.place(Lpn(lpn)) == Some(ppn) {
+                return Err("a page that was hard to read was not rewritten".into());
+            }
+        } else {
+            if !read.is_err_and(|error| margay_ftl::is_unreadable(&error)) {
+                return Err("an unreadable page was read".into());
+            }
+            // The cleaner moves it about; it stays an error.
+            let others: Vec<_> = script(setup.pages(), 400, self.seed ^ 5)
+                .into_iter()
+                .filter(|step| matches!(step, Step::Write(other, _) if *other != lpn))
+                .collect();
+            text("writing others", run(&mut disk, &mut oracle, &others))?;
+            if !disk.read(Lpn(lpn), &mut page).is_err_and(|error| margay_ftl::is_unreadable(&error)) {
+                return Err("a lost page was read after it was moved".into());
+            }
+            text("writing it anew", run(&mut disk, &mut oracle, &[Step::Write(lpn, false), Step::Flush]))?;
+        }
+        oracle.check(&mut disk)?;
+        text("audit", disk.audit())
+    }
+}
+
+impl Visitor for BitErrors<'_> {
+    type Output = Tally;
+
+    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
+        self,
+        selection: S,
+        placement: P,
+    ) -> Tally {
+        let policies = || (selection.clone(), placement.clone());
+        let mut tally = Tally::default();
+        for lpn in 0..self.setup.pages() {
+            for bits in [1, ECC_BITS, ECC_BITS + 1] {
+                let result = self.trial(&policies, lpn, bits);
+                tally.count(result, || format!("{:?} page {lpn} with {bits} flipped bits", self.setup.chip));
+            }
+        }
+        tally
+    }
+}
+
+/// Flips, one after the other, every `stride`-th bit of what the format keeps beside data, and mounts: nothing may
+/// be lost or wrong.
+pub fn metadata_flips(setup: &Setup, seed: u64, stride: usize) -> Tally {
+    visit(setup.selection, setup.placement, setup.sizing(), MetadataFlips { setup, seed, stride })
+}
+
+struct MetadataFlips<'a> {
+    setup: &'a Setup,
+    seed: u64,
+    stride: usize,
+}
+
+impl Visitor for MetadataFlips<'_> {
+    type Output = Tally;
+
+    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
+        self,
+        selection: S,
+        placement: P,
+    ) -> Tally {
+        let (setup, mut tally) = (self.setup, Tally::default());
+        let geometry = setup.geometry;
+        let page_bits = geometry.page_bytes() as usize * 8;
+        let header_pages = setup.config.header_pages;
+        for clean in [false, true] {
+            let mut device = Strict::new(RamFlash::new(geometry));
+            let mut oracle = Oracle::new(setup.pages());
+            let (mut disk, mut anchor) =
+                setup.format(&mut device, selection.clone(), placement.clone()).expect("format");
+            run(&mut disk, &mut oracle, &steps(setup, self.seed, 300)).expect("script");
+            if clean {
+                disk.stop(&mut anchor, &setup.superblock).expect("stop");
+            }
+            drop(disk);
+            let mut bits = Vec::new();
+            for ppn in 0..geometry.pages() {
+                let is_metadata = geometry.page_in_segment(Ppn(ppn)) < header_pages
+                    || geometry.segment_of(Ppn(ppn)).0 < setup.config.reserved_segments;
+                let first = if is_metadata { 0 } else { page_bits };
+                let end = page_bits + geometry.spare_bytes() as usize * 8;
+                bits.extend((first..end).map(|bit| (Ppn(ppn), bit)));
+            }
+            for (ppn, bit) in bits.into_iter().skip(self.seed as usize % self.stride).step_by(self.stride) {
+                let mut damaged = device.clone();
+                damaged.page_bytes_mut(ppn)[bit / 8] ^= 1 << (bit % 8);
+                let mut oracle = oracle.clone();
+                let result = text("mount", setup.mount(&mut damaged, selection.clone(), placement.clone()))
+                    .and_then(|(mut disk, _)| oracle.check(&mut disk));
+                tally.count(result, || format!("{:?} clean={clean} bit {bit} of page {ppn}", setup.chip));
+            }
+        }
+        tally
+    }
+}

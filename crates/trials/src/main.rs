@@ -1,0 +1,63 @@
+//! `margay-trials [quick|full]`: the fault campaigns, with their counts.
+#![allow(clippy::print_stdout, reason = "a program that reports")]
+
+use margay_trials::{Chip, Setup, Tally, bad_segments, bit_errors, metadata_flips, power_cuts, wear_out};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let full = match std::env::args().nth(1).as_deref() {
+        None | Some("quick") => false,
+        Some("full") => true,
+        Some(other) => {
+            println!("unknown argument '{other}'; the known ones are quick, full");
+            return ExitCode::from(2);
+        }
+    };
+    let mut total = Tally::default();
+    for (name, campaign) in campaigns(full) {
+        let tally = campaign();
+        println!("{name:<60} {:>8} trials, {} failures", tally.trials, tally.failures.len());
+        tally.failures.iter().take(5).for_each(|failure| println!("  {failure}"));
+        total.merge(tally);
+    }
+    println!("{:<60} {:>8} trials, {} failures", "total", total.trials, total.failures.len());
+    ExitCode::from(u8::from(!total.failures.is_empty()))
+}
+
+type Campaign = Box<dyn Fn() -> Tally>;
+
+/// Quick: a part of every campaign, in about a minute. Full: every operation, several seeds.
+fn campaigns(full: bool) -> Vec<(String, Campaign)> {
+    let policies = [("greedy", "m1", "none"), ("cat", "m6", "threshold:spread=3"), ("cost-benefit", "dac", "none")];
+    let mut campaigns: Vec<(String, Campaign)> = Vec::new();
+    for chip in Chip::ALL {
+        for (selection, placement, leveling) in policies {
+            for percent in [100, 75] {
+                let name = |what: &str| format!("{what}, {chip:?}, {selection}+{placement}, {percent} % of the limit");
+                let setup = Setup::new(chip, selection, placement, leveling, percent);
+                let mut add = |what: &str, campaign: Box<dyn Fn(&Setup) -> Tally>| {
+                    let setup = setup.clone();
+                    campaigns.push((name(what), Box::new(move || campaign(&setup))));
+                };
+                let seeds = if full { 3 } else { 1 };
+                let (stride, second) = if full { (1, 2) } else { (7, 6) };
+                add("power cuts", Box::new(move |setup| {
+                    let mut tally = Tally::default();
+                    (0..seeds).for_each(|seed| tally.merge(power_cuts(setup, seed, 60, stride, second)));
+                    tally
+                }));
+                let stride = if full { 1 } else { 9 };
+                // A device that is as full as it can be has no segment to lose.
+                if percent < 100 {
+                    add("bad segments", Box::new(move |setup| bad_segments(setup, 1, 150, stride)));
+                } else {
+                    add("bit errors", Box::new(|setup| bit_errors(setup, 1)));
+                    let stride = if full { 1 } else { 31 };
+                    add("flipped metadata bits", Box::new(move |setup| metadata_flips(setup, 1, stride)));
+                    add("worn out", Box::new(|setup| wear_out(setup, 1)));
+                }
+            }
+        }
+    }
+    campaigns
+}

@@ -1,0 +1,115 @@
+use crate::{VolumeError, config, disk, find, formatted};
+use margay_flash::{Flash, FlashError, Lpn, Ppn, SegmentId};
+use margay_format::{Decoded, Formatted, FoundSegment, Store, Superblock, Tag, crc32c};
+use margay_ftl::{MountReport, load};
+
+/// What a check found. Nothing is repaired.
+#[derive(Clone, Debug, Default)]
+pub struct CheckReport {
+    /// What looking into every segment found and cost.
+    pub scan: MountReport,
+    /// A clean stop left a checkpoint.
+    pub has_checkpoint: bool,
+    /// Pages that the checkpoint and the segments place differently: only with a checkpoint.
+    pub differing_pages: Vec<Lpn>,
+    /// Pages that hold data.
+    pub mapped_pages: u32,
+    /// Pages whose data cannot be read or is not what was written.
+    pub unreadable_pages: Vec<(Lpn, String)>,
+    /// A count that is wrong.
+    pub audit: Option<String>,
+}
+
+impl CheckReport {
+    /// Whether everything is as it should be. One page that was being programmed when the power failed is.
+    pub fn is_clean(&self) -> bool {
+        let damaged = if self.has_checkpoint { 0 } else { 1 };
+        self.differing_pages.is_empty()
+            && self.unreadable_pages.is_empty()
+            && self.audit.is_none()
+            && self.scan.damaged.len() <= damaged
+    }
+}
+
+/// Recomputes everything from what is on flash: looks into every segment, compares with the checkpoint if there is
+/// one, reads every page and its checksum, recounts all counts. Writes nothing.
+pub fn check<F: Flash + Send>(mut device: F) -> Result<CheckReport, VolumeError>
+where
+    F: 'static,
+{
+    let superblock = find(&mut device)?;
+    let mut store = formatted(device, &superblock)?;
+    let config = config(&superblock, store.layout())?;
+    let by_checkpoint = load(&mut store, &superblock, true)?;
+    let scanned = load(&mut store, &superblock, false)?;
+    let mut report = CheckReport {
+        scan: scanned.report.clone(),
+        has_checkpoint: by_checkpoint.report.from_checkpoint,
+        ..CheckReport::default()
+    };
+    for lpn in (0..superblock.exported_pages).map(Lpn) {
+        report.mapped_pages += u32::from(by_checkpoint.place(lpn).is_some());
+        if by_checkpoint.place(lpn) != scanned.place(lpn) {
+            report.differing_pages.push(lpn);
+        }
+    }
+    let (exported, page_bytes) = (superblock.exported_pages, superblock.geometry.page_bytes());
+    let mut disk = disk::mount(store, by_checkpoint, superblock, config, true)?;
+    let mut page = vec![0; page_bytes as usize];
+    for lpn in (0..exported).map(Lpn) {
+        match disk.read(lpn, &mut page) {
+            Ok(_) => {}
+            Err(error) => report.unreadable_pages.push((lpn, error.to_string())),
+        }
+    }
+    report.audit = disk.audit().err().map(|error| error.to_string());
+    Ok(report)
+}
+
+/// A page as it is on flash.
+#[derive(Clone, Debug)]
+pub struct DumpedPage {
+    /// Where it is.
+    pub ppn: Ppn,
+    /// Its tag, or why there is none.
+    pub tag: Result<Tag, String>,
+    /// Whether the data is what the tag says; `None` if it was not read.
+    pub is_intact: Option<bool>,
+}
+
+/// A segment as it is on flash.
+#[derive(Clone, Debug)]
+pub struct DumpedSegment {
+    /// Its number.
+    pub segment: SegmentId,
+    /// What the mount's scan finds in it.
+    pub found: FoundSegment,
+    /// Its pages that are not erased.
+    pub pages: Vec<DumpedPage>,
+}
+
+/// Reads a segment as it is on flash, page by page.
+pub fn dump_segment<F: Flash>(
+    device: &mut F,
+    superblock: &Superblock,
+    segment: SegmentId,
+) -> Result<DumpedSegment, VolumeError> {
+    let mut store: Formatted<&mut F> = formatted(device, superblock)?;
+    let found = store.scan_segment(segment)?;
+    let geometry = *store.geometry();
+    let first = geometry.first_page(segment).0 + store.layout().header_pages;
+    let mut data = vec![0; geometry.page_bytes() as usize];
+    let mut pages = Vec::new();
+    for ppn in (first..geometry.first_page(segment).0 + geometry.pages_per_segment()).map(Ppn) {
+        let (tag, is_intact) = match store.read_tagged(ppn, &mut data) {
+            Ok((Decoded::Erased, _)) => continue,
+            Ok((Decoded::Tag(tag), _)) => (Ok(tag), Some(tag.data_crc == crc32c(&data))),
+            Ok((Decoded::Damaged, _)) => (Err("damaged tag".into()), None),
+            Ok((Decoded::Newer(version), _)) => (Err(format!("tag of format {version}")), None),
+            Err(error @ FlashError::Uncorrectable { .. }) => (Err(error.to_string()), None),
+            Err(error) => return Err(error.into()),
+        };
+        pages.push(DumpedPage { ppn, tag, is_intact });
+    }
+    Ok(DumpedSegment { segment, found, pages })
+}

@@ -1,0 +1,71 @@
+use margay_flash::FlashError;
+use margay_format::{FindError, LayoutError, SuperblockError};
+use margay_ftl::{FtlError, MountError};
+use margay_log::LogError;
+use margay_policy::SpecError;
+
+/// Why a volume could not be formatted, opened or used.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// There is no superblock that can be used.
+    #[error("{0}")]
+    NotFormatted(#[from] FindError),
+    /// The superblock cannot be written.
+    #[error("{0}")]
+    Superblock(#[from] SuperblockError),
+    /// The device's shape cannot be used.
+    #[error("{0}")]
+    Layout(#[from] LayoutError),
+    /// It holds something else than a disk.
+    #[error("it holds a file system of margay, not a disk")]
+    NotADisk,
+    /// A policy is not known.
+    #[error("{0}")]
+    Policy(#[from] SpecError),
+    /// It could not be mounted.
+    #[error("{0}")]
+    Mount(#[from] MountError),
+    /// The disk refused or failed.
+    #[error("{0}")]
+    Ftl(#[from] FtlError),
+    /// The device failed.
+    #[error("{0}")]
+    Flash(#[from] FlashError),
+    /// Bytes past the end were asked for.
+    #[error("bytes {offset} to {end} are past the end of the disk ({capacity_bytes} bytes)")]
+    PastEnd {
+        /// The first byte asked for.
+        offset: u64,
+        /// The byte behind the last.
+        end: u64,
+        /// Capacity of the disk.
+        capacity_bytes: u64,
+    },
+    /// It was opened for reading.
+    #[error("it is open for reading only")]
+    ReadOnly,
+    /// More is to be exported than the device can hold.
+    #[error("{exported_bytes} bytes cannot be exported: the device holds {raw_bytes} bytes, of which at most {limit_bytes} can be ({percent:.1} %)")]
+    TooLarge {
+        /// Bytes asked for.
+        exported_bytes: u64,
+        /// Bytes of the device.
+        raw_bytes: u64,
+        /// The most that can be exported.
+        limit_bytes: u64,
+        /// That, of the device's bytes.
+        percent: f64,
+    },
+}
+
+impl VolumeError {
+    /// Whether there is no room left to write.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, Self::Ftl(FtlError::Log(LogError::NoSpace { .. })))
+    }
+
+    /// Whether the disk can only be read.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Self::ReadOnly | Self::Ftl(FtlError::WornOut { .. }))
+    }
+}

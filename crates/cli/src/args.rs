@@ -1,6 +1,7 @@
 //! The command line, and experiment files with the same keys.
 
 use crate::failure::Failure;
+pub use crate::volume_args::{FormatArgs, ServeArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use margay_lab::{AddressChoice, Capacity, DeviceSpec, Experiment, Limit, Source, TraceSource};
 use margay_trace::{BadLines, CsvLayout, Format, OpenOptions};
@@ -21,6 +22,31 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Format a file as a flash device that holds a disk
+    Format(FormatArgs),
+    /// Serve flash images as disks over NBD, until a signal comes
+    Serve(ServeArgs),
+    /// Show what a flash image is, its wear, streams and write amplification
+    Info {
+        /// The flash image
+        image: PathBuf,
+        /// As one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Recompute everything from what is on flash and compare; repairs nothing. Exit code 1 if anything is wrong
+    Check {
+        /// The flash image
+        image: PathBuf,
+    },
+    /// Print what is on flash: a line for each segment, or the pages of one
+    Dump {
+        /// The flash image
+        image: PathBuf,
+        /// The pages of this segment
+        #[arg(long)]
+        segment: Option<u32>,
+    },
     /// Replay a workload or trace on a device under one set of policies, and say what it costs
     Replay(ReplayArgs),
     /// Replay a workload or trace under many policies, on all cores, and mark the best
@@ -354,8 +380,8 @@ impl ReadingArgs {
 }
 
 /// Bytes of `24M`, `1.5GiB`, `4096`; the letters are binary multiples.
-fn bytes(text: &str) -> Result<u64, Failure> {
-    let wanted = || Failure::Usage(format!("flash size '{text}': expected bytes, or a number with K, M, G or T"));
+pub fn bytes(text: &str) -> Result<u64, Failure> {
+    let wanted = || Failure::Usage(format!("size '{text}': expected bytes, or a number with K, M, G or T"));
     let trimmed = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[trimmed.len()..].to_ascii_lowercase().as_str() {
         "" | "b" => 0,

@@ -75,6 +75,22 @@ impl From<margay_trace::TraceError> for Failure {
     }
 }
 
+/// A volume that could not be used, with the name of its image.
+pub fn of_volume(image: &std::path::Path, error: &margay_volume::VolumeError) -> Failure {
+    use margay_volume::VolumeError as E;
+    let text = format!("{}: {error}", image.display());
+    match error {
+        E::Policy(_) | E::TooLarge { .. } | E::Layout(_) | E::Superblock(_) => Failure::Usage(text),
+        E::NotFormatted(_) | E::NotADisk | E::Mount(_) => Failure::Input(text),
+        _ => Failure::Run(text),
+    }
+}
+
+/// A file that is no image, or cannot be used as one.
+pub fn of_image(image: &std::path::Path, error: &margay_media::ImageError) -> Failure {
+    Failure::Input(format!("{}: {error}", image.display()))
+}
+
 impl From<margay_policy::SpecError> for Failure {
     fn from(error: margay_policy::SpecError) -> Self {
         Self::Usage(error.to_string())

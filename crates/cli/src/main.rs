@@ -5,6 +5,7 @@ mod args;
 mod commands;
 mod failure;
 mod output;
+mod volume_args;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -14,8 +14,6 @@ pub enum Place {
     Spare,
     /// In a table at the start of the segment, entry by entry (NOR).
     Table,
-    /// In journal pages among the data pages of the segment (neither).
-    Journal,
 }
 
 impl Place {
@@ -24,7 +22,6 @@ impl Place {
         match self {
             Self::Spare => "spare area",
             Self::Table => "segment table",
-            Self::Journal => "segment summary",
         }
     }
 }
@@ -36,6 +33,11 @@ pub enum LayoutError {
     PageBytes {
         /// Bytes of a page.
         page_bytes: u32,
+    },
+    /// There is no room for the information on pages.
+    NoPlace {
+        /// Usable bytes of the spare area.
+        spare_bytes: u32,
     },
     /// No page of a segment would be left for data.
     NoDataPages {
@@ -52,6 +54,10 @@ impl fmt::Display for LayoutError {
             Self::PageBytes { page_bytes } => {
                 write!(f, "pages of {page_bytes} bytes: the format takes pages of 512 to 65536 bytes")
             }
+            Self::NoPlace { spare_bytes } => write!(
+                f,
+                "no room for the information on pages: it takes a spare area of at least {TAG_BYTES} usable bytes a page (there are {spare_bytes}), or a device that can be programmed byte by byte"
+            ),
             Self::NoDataPages { pages_per_segment, metadata_pages } => write!(
                 f,
                 "{metadata_pages} pages of information leave no data page in a segment of {pages_per_segment} pages"
@@ -95,7 +101,7 @@ impl Layout {
         }
         let owner_bytes = (2..8).find(|bytes| owners <= 1 << (8 * bytes)).unwrap_or(8);
         let mut layout = Self {
-            place: Place::Journal,
+            place: Place::Spare,
             header_pages: 0,
             summary_pages: 0,
             reserved_segments: 1,
@@ -109,10 +115,9 @@ impl Layout {
             let bytes = |header: u32| Self::HEADER_TABLE + (pages - header.min(pages)) * TAG_BYTES as u32;
             layout.header_pages = (1..pages).find(|header| bytes(*header) <= header * page_bytes).unwrap_or(pages);
         } else if geometry.spare_bytes() as usize >= TAG_BYTES {
-            layout.place = Place::Spare;
             (layout.ledger, layout.window) = Self::tail(geometry, owner_bytes);
         } else {
-            layout.summary_pages = 1;
+            return Err(LayoutError::NoPlace { spare_bytes: geometry.spare_bytes() });
         }
         let metadata_pages = layout.header_pages + layout.summary_pages;
         if metadata_pages >= pages {
@@ -157,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn nor_keeps_tags_in_a_header_and_devices_with_neither_in_journals() {
+    fn nor_keeps_tags_in_a_header_and_devices_with_room_nowhere_are_refused() {
         let geometry = Geometry::new(192, 32, 4096).unwrap();
         let nor = Layout::new(&geometry.byte_programmable(), 5600).unwrap();
         assert_eq!((nor.place, nor.header_pages, nor.reserved_segments), (Place::Table, 1, 0));
-        let neither = Layout::new(&geometry, 5600).unwrap();
-        assert_eq!((neither.place, neither.summary_pages), (Place::Journal, 1));
+        let neither = Layout::new(&geometry.with_spare(16), 5600);
+        assert_eq!(neither, Err(LayoutError::NoPlace { spare_bytes: 16 }));
         assert!(Layout::new(&Geometry::new(4, 4, 256).unwrap(), 5).is_err());
     }
 }

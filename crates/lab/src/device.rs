@@ -56,6 +56,12 @@ pub struct DeviceSpec {
     /// Pages at the end of each segment that hold its summary.
     #[serde(default)]
     pub summary_pages: u32,
+    /// Usable bytes of the spare area of a page (NAND), beside ECC and bad-block mark.
+    #[serde(default)]
+    pub spare_bytes: u32,
+    /// Bytes can be programmed one by one (NOR).
+    #[serde(default)]
+    pub byte_programmable: bool,
     /// Times of operations.
     pub timing: Timing,
     /// Energy of operations, where known.
@@ -78,6 +84,7 @@ pub fn presets() -> &'static [(&'static str, &'static str)] {
     preset_files![
         "intel-series2plus-24mb",
         "nand-small-block-64mb",
+        "spi-nand-24mb",
         "samsung-slc-large-block",
         "nand-slc-1gbit",
         "nand-mlc",
@@ -114,7 +121,9 @@ impl DeviceSpec {
 
     /// Its shape.
     pub fn geometry(&self) -> Result<Geometry, LabError> {
-        Ok(Geometry::new(self.segments, self.pages_per_segment, self.page_bytes)?)
+        let geometry = Geometry::new(self.segments, self.pages_per_segment, self.page_bytes)?;
+        let geometry = geometry.with_spare(self.spare_bytes);
+        Ok(if self.byte_programmable { geometry.byte_programmable() } else { geometry })
     }
 
     /// The same part with another capacity, rounded up to whole segments.

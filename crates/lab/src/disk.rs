@@ -4,7 +4,7 @@ use crate::work::WorkMeter;
 use margay_flash::Lpn;
 use margay_format::Plain;
 use margay_ftl::{Ftl, FtlError};
-use margay_log::{Counters, Hint, Uniformity};
+use margay_log::{Counters, Hint, LogError, Uniformity};
 use margay_media::NullFlash;
 use margay_policy::{Placement, Segments, Selection, Sizing, Visitor, visit};
 use margay_workload::{OpKind, PageOp};
@@ -125,7 +125,11 @@ impl Visitor for Build<'_> {
         placement: P,
     ) -> Self::Output {
         let device = Plain::new(NullFlash::new(self.0.device.geometry()?));
-        Ok(Box::new(Ftl::new(device, self.0.config(), selection, placement, self.1, &[])?))
+        match Ftl::new(device, self.0.config(), selection, placement, self.1, &[]) {
+            Ok(disk) => Ok(Box::new(disk)),
+            Err(FtlError::Log(LogError::Config(error))) => Err(error.into()),
+            Err(error) => panic!("a device that cannot fail has failed: {error}"),
+        }
     }
 }
 

@@ -33,10 +33,7 @@ impl CheckReport {
 
 /// Recomputes everything from what is on flash: looks into every segment, compares with the checkpoint if there is
 /// one, reads every page and its checksum, recounts all counts. Writes nothing.
-pub fn check<F: Flash + Send>(mut device: F) -> Result<CheckReport, VolumeError>
-where
-    F: 'static,
-{
+pub fn check<F: Flash + Send + 'static>(mut device: F) -> Result<CheckReport, VolumeError> {
     let superblock = find(&mut device)?;
     let mut store = formatted(device, &superblock)?;
     let config = config(&superblock, store.layout())?;

@@ -1,10 +1,13 @@
 mod compare;
+mod format;
 mod generate;
+mod inspect;
 mod model;
 mod policies;
 mod progress;
 mod replay;
 mod reproduce;
+mod serve;
 mod trace;
 
 use crate::args::{Cli, Command};
@@ -13,6 +16,11 @@ use clap::CommandFactory;
 
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Format(args) => format::run(&args),
+        Command::Serve(args) => serve::run(args),
+        Command::Info { image, json } => inspect::info(&image, json),
+        Command::Check { image } => inspect::check(&image),
+        Command::Dump { image, segment } => inspect::dump(&image, segment),
         Command::Replay(args) => replay::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Generate(args) => generate::run(&args),

@@ -1,0 +1,78 @@
+use crate::args::{FormatArgs, bytes};
+use crate::failure::{Failure, of_image, of_volume};
+use crate::volume_args::exported_pages;
+use margay_flash::{Flash, Geometry};
+use margay_lab::DeviceSpec;
+use margay_media::ImageFlash;
+use margay_volume::{FormatOptions, Volume};
+
+pub fn run(args: &FormatArgs) -> Result<(), Failure> {
+    let exists = args.image.exists();
+    if exists && !args.force {
+        let problem = "exists; --force formats a flash image again, and all that is on it is lost";
+        return Err(Failure::Usage(format!("{}: {problem}", args.image.display())));
+    }
+    // A file that is no flash image is never overwritten.
+    let device = if exists {
+        ImageFlash::open(&args.image, false)
+    } else {
+        ImageFlash::create(&args.image, geometry(args)?)
+    };
+    let device = device.map_err(|error| of_image(&args.image, &error))?;
+    let result = format(args, device);
+    if result.is_err() && !exists {
+        // Nothing was there before; an image that was not formatted helps nobody.
+        let _ = std::fs::remove_file(&args.image);
+    }
+    result
+}
+
+fn geometry(args: &FormatArgs) -> Result<Geometry, Failure> {
+    let size = args.size.as_deref().map(bytes).transpose()?;
+    if let Some(name) = &args.device {
+        let mut device = DeviceSpec::load(name)?;
+        if let Some(size) = size {
+            device = device.with_bytes(size)?;
+        }
+        return Ok(device.geometry()?);
+    }
+    let (pages, page_bytes) = (args.pages_per_segment.unwrap_or(64), args.page_bytes.unwrap_or(4096));
+    let segment_bytes = u64::from(pages) * u64::from(page_bytes);
+    let segments = size.unwrap_or(64 << 20).div_ceil(segment_bytes.max(1));
+    let segments = u32::try_from(segments).map_err(|_| Failure::Usage("more than 2^32 segments".into()))?;
+    let geometry = Geometry::new(segments, pages, page_bytes).map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(if args.nor { geometry.byte_programmable() } else { geometry.with_spare(args.spare_bytes.unwrap_or(256)) })
+}
+
+fn format(args: &FormatArgs, device: ImageFlash) -> Result<(), Failure> {
+    let geometry = *device.geometry();
+    let defaults = FormatOptions::default();
+    let policies = &args.policies;
+    let share = |text: &String| exported_pages(text, geometry.bytes(), geometry.page_bytes());
+    let options = FormatOptions {
+        exported_pages: args.export.as_ref().map(share).transpose()?,
+        selection: policies.selection.unwrap_or(defaults.selection),
+        placement: policies.placement.unwrap_or(defaults.placement),
+        leveling: policies.leveling.unwrap_or(defaults.leveling),
+        most_pages_per_write: policies.most_pages_per_write.unwrap_or(defaults.most_pages_per_write),
+        low_water: args.low_water,
+        high_water: args.high_water.unwrap_or(args.low_water),
+        read_only_ranges: policies.page_ranges(geometry.page_bytes()),
+        uuid: *uuid::Uuid::new_v4().as_bytes(),
+    };
+    let volume = Volume::format(device, &options).map_err(|error| of_volume(&args.image, &error))?;
+    let (capacity, place) = (volume.capacity_bytes(), volume.status().layout.place.name());
+    volume.stop().map_err(|error| of_volume(&args.image, &error))?;
+    println!(
+        "{}: {} segments of {} pages of {} bytes; a disk of {capacity} bytes ({:.1} % of the flash), {} + {}, page information in the {place}",
+        args.image.display(),
+        geometry.segments(),
+        geometry.pages_per_segment(),
+        geometry.page_bytes(),
+        100.0 * capacity as f64 / geometry.bytes() as f64,
+        options.selection,
+        options.placement,
+    );
+    println!("serve it with: margay serve {}", args.image.display());
+    Ok(())
+}

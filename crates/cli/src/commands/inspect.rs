@@ -1,0 +1,215 @@
+//! `info`, `check` and `dump`: they open an image for reading and change nothing.
+
+use crate::failure::{Failure, of_image, of_volume};
+use crate::output::print_bytes;
+use comfy_table::Table;
+use margay_flash::SegmentId;
+use margay_media::ImageFlash;
+use margay_policy::{Segments, State};
+use margay_volume::{OpenOptions, Volume, check as check_volume, dump_segment, find};
+use std::fmt::Write as _;
+use std::path::Path;
+
+fn device(image: &Path) -> Result<ImageFlash, Failure> {
+    ImageFlash::open(image, true).map_err(|error| of_image(image, &error))
+}
+
+/// Bars of the histogram of erase counts.
+const BARS: u32 = 8;
+
+pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let volume = Volume::open(device(image)?, &options).map_err(|error| of_volume(image, &error))?;
+    let (status, report) = (volume.status(), volume.mount_report());
+    let (superblock, segments) = (status.superblock, status.segments);
+    let geometry = superblock.geometry;
+    let wa = (status.lifetime_writes > 0).then(|| status.lifetime_programs as f64 / status.lifetime_writes as f64);
+    let uuid = uuid::Uuid::from_bytes(superblock.uuid);
+    let u = status.uniformity;
+    if json {
+        let value = serde_json::json!({
+            "uuid": uuid.to_string(), "segments": geometry.segments(), "pages_per_segment": geometry.pages_per_segment(),
+            "page_bytes": geometry.page_bytes(), "spare_bytes": geometry.spare_bytes(),
+            "byte_programmable": geometry.is_byte_programmable(), "capacity_bytes": volume.capacity_bytes(),
+            "selection": superblock.selection, "placement": superblock.placement, "leveling": superblock.leveling,
+            "most_pages_per_write": superblock.most_pages_per_write, "page_information": status.layout.place.name(),
+            "from_checkpoint": report.from_checkpoint, "mount_reads": report.reads,
+            "damaged_pages": report.damaged.len(), "retired_segments": status.retired_segments,
+            "host_writes": status.lifetime_writes, "programs": status.lifetime_programs, "write_amplification": wa,
+            "erases": segments.erases, "utilization": u.utilization, "invalidity": u.invalidity,
+            "uniformity": u.uniformity, "memory_bytes": status.memory_bytes,
+        });
+        return print_bytes(format!("{value:#}\n").as_bytes());
+    }
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| drop(writeln!(text, "{name:<20} {value}"));
+    line("volume", uuid.to_string());
+    line(
+        "flash",
+        format!(
+            "{} segments of {} pages of {} + {} bytes{}",
+            geometry.segments(),
+            geometry.pages_per_segment(),
+            geometry.page_bytes(),
+            geometry.spare_bytes(),
+            if geometry.is_byte_programmable() { ", byte-programmable" } else { "" }
+        ),
+    );
+    let share = 100.0 * volume.capacity_bytes() as f64 / geometry.bytes() as f64;
+    line("disk", format!("{} bytes, {share:.1} % of the flash", volume.capacity_bytes()));
+    line("policies", format!("{} + {}, leveling {}", superblock.selection, superblock.placement, superblock.leveling));
+    line("page information", format!("in the {}", status.layout.place.name()));
+    line("bound on a write", format!("{} pages", superblock.most_pages_per_write));
+    let how = if report.from_checkpoint { "clean stop, by the checkpoint" } else { "no clean stop, by every segment" };
+    line("found", format!("{how}: {} reads, {} damaged pages", report.reads, report.damaged.len()));
+    line("memory", format!("{} bytes", status.memory_bytes));
+    line("host page writes", format!("{} over its life", status.lifetime_writes));
+    line("pages programmed", status.lifetime_programs.to_string());
+    line("write amplification", wa.map_or_else(|| "nothing written yet".into(), |wa| format!("{wa:.3}")));
+    line(
+        "state",
+        format!(
+            "utilization {:.1} %, invalidity {:.1} %, uniformity {:.1} %",
+            100.0 * u.utilization,
+            100.0 * u.invalidity,
+            100.0 * u.uniformity
+        ),
+    );
+    line("retired segments", status.retired_segments.to_string());
+    text.push('\n');
+    text.push_str(&streams(segments));
+    text.push('\n');
+    text.push_str(&wear(segments));
+    print_bytes(text.as_bytes())
+}
+
+fn streams(segments: &Segments) -> String {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::ASCII_MARKDOWN);
+    table.set_header(["stream", "segments", "open", "valid pages"]);
+    let streams = segments.stream.iter().copied().max().map_or(0, |most| most + 1);
+    for stream in 0..streams {
+        let of = |state: State| {
+            segments.ids().filter(move |id| segments.state[id.index()] == state && segments.stream[id.index()] == stream)
+        };
+        let (open, sealed) = (of(State::Open).count(), of(State::Sealed).count());
+        if open + sealed > 0 {
+            let valid: u32 = of(State::Sealed).map(|id| segments.valid[id.index()]).sum();
+            table.add_row([stream.to_string(), (open + sealed).to_string(), open.to_string(), valid.to_string()]);
+        }
+    }
+    let free = segments.state.iter().filter(|state| **state == State::Free).count();
+    format!("{table}\nfree segments        {free}\n")
+}
+
+fn wear(segments: &Segments) -> String {
+    let used: Vec<u32> = segments.ids().filter(|id| segments.state[id.index()] != State::Reserved).map(|id| segments.erases[id.index()]).collect();
+    let (Some(least), Some(most)) = (used.iter().min(), used.iter().max()) else { return String::new() };
+    let mean = used.iter().map(|erases| f64::from(*erases)).sum::<f64>() / used.len() as f64;
+    let mut text = format!("erases               {least} to {most}, mean {mean:.1}\n");
+    let width = (most - least) / BARS + 1;
+    for bar in 0..BARS {
+        let (from, to) = (least + bar * width, least + (bar + 1) * width - 1);
+        let count = used.iter().filter(|erases| (from..=to).contains(*erases)).count();
+        if from <= *most {
+            let stars = "#".repeat((count * 50).div_ceil(used.len()));
+            let _ = writeln!(text, "  {from:>7} to {to:<7} {count:>7} {stars}");
+        }
+    }
+    text
+}
+
+pub fn check(image: &Path) -> Result<(), Failure> {
+    let report = check_volume(device(image)?).map_err(|error| of_volume(image, &error))?;
+    println!("every segment looked into: {} reads, {} pages hold data", report.scan.reads, report.mapped_pages);
+    println!("clean stop: {}", if report.has_checkpoint { "yes, with a checkpoint" } else { "no" });
+    for ppn in &report.scan.damaged {
+        println!("damaged page {ppn}: programmed, and neither its tag nor its data can be trusted");
+    }
+    for lpn in &report.differing_pages {
+        println!("page {lpn} of the disk: the checkpoint and the segments disagree where it is");
+    }
+    for (lpn, error) in &report.unreadable_pages {
+        println!("page {lpn} of the disk cannot be read: {error}");
+    }
+    if let Some(error) = &report.audit {
+        println!("wrong count: {error}");
+    }
+    if report.scan.retired_segments > 0 {
+        println!("retired segments: {}", report.scan.retired_segments);
+    }
+    if report.is_clean() {
+        println!("clean");
+        return Ok(());
+    }
+    Err(Failure::Run(format!("{}: not clean; nothing was changed", image.display())))
+}
+
+pub fn dump(image: &Path, segment: Option<u32>) -> Result<(), Failure> {
+    let mut device = device(image)?;
+    let superblock = find(&mut device).map_err(|error| of_volume(image, &error))?;
+    let segments = superblock.geometry.segments();
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::ASCII_MARKDOWN);
+    if let Some(number) = segment {
+        if number >= segments {
+            return Err(Failure::Usage(format!("segment {number}: the device has {segments} segments, from 0")));
+        }
+        let dumped = dump_segment(&mut device, &superblock, SegmentId(number)).map_err(|error| of_volume(image, &error))?;
+        table.set_header(["page", "kind", "owner", "sequence", "write", "time us", "heat", "stream", "erases", "data"]);
+        for page in dumped.pages {
+            let ppn = page.ppn.to_string();
+            match page.tag {
+                Err(problem) => table.add_row([ppn, problem]),
+                Ok(tag) => {
+                    let state = match (tag.page.lost, page.is_intact) {
+                        (true, _) => "lost",
+                        (false, Some(true)) => "intact",
+                        _ => "checksum wrong",
+                    };
+                    let owner = if tag.page.owner < superblock.exported_pages.into() {
+                        tag.page.owner.to_string()
+                    } else {
+                        format!("own {}", tag.page.owner - u64::from(superblock.exported_pages))
+                    };
+                    table.add_row([
+                        ppn,
+                        format!("{:?}", tag.kind).to_lowercase(),
+                        owner,
+                        tag.page.seq.to_string(),
+                        tag.page.version.to_string(),
+                        tag.page.time_us.to_string(),
+                        tag.page.heat.to_string(),
+                        tag.segment.stream.to_string(),
+                        tag.segment.erases.to_string(),
+                        state.into(),
+                    ])
+                }
+            };
+        }
+        return print_bytes(format!("{table}\n").as_bytes());
+    }
+    table.set_header(["segment", "pages", "stream", "erases", "opened us", "first seq", "last seq", "state"]);
+    for id in (0..segments).map(SegmentId) {
+        let found = dump_segment(&mut device, &superblock, id).map_err(|error| of_volume(image, &error))?.found;
+        let info = found.info.unwrap_or_default();
+        let seq = |page: Option<&margay_format::FoundPage>| page.map_or_else(String::new, |page| page.seq.to_string());
+        let state = match (found.touched, found.erased, found.damaged.len()) {
+            (false, _, _) => "erased".to_string(),
+            (_, Some(_), _) => "erased, marked".into(),
+            (_, _, 0) => "used".into(),
+            (_, _, damaged) => format!("used, {damaged} damaged"),
+        };
+        table.add_row([
+            id.to_string(),
+            found.pages.len().to_string(),
+            info.stream.to_string(),
+            info.erases.to_string(),
+            info.opened_us.to_string(),
+            seq(found.pages.last()),
+            seq(found.pages.first()),
+            state,
+        ]);
+    }
+    print_bytes(format!("{table}\n").as_bytes())
+}

@@ -1,0 +1,93 @@
+use crate::args::ServeArgs;
+use crate::failure::{Failure, of_image, of_volume};
+use margay_media::ImageFlash;
+use margay_serve::{Listen, Offer, Options, Outcome};
+use margay_trace::{Format, TraceWriter};
+use margay_volume::{OpenOptions, Volume};
+use std::path::Path;
+
+pub fn run(args: ServeArgs) -> Result<(), Failure> {
+    let level = if args.verbose { tracing::Level::INFO } else { tracing::Level::WARN };
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).init();
+    let mut record = match &args.record {
+        Some(path) => Some(TraceWriter::create(path, "mgt".parse::<Format>()?)?),
+        None => None,
+    };
+    let default = args.image.iter().map(|image| (String::new(), image.clone()));
+    let mut offers = Vec::new();
+    for (name, image) in default.chain(args.export.iter().cloned()) {
+        let volume = open(&args, &image)?;
+        let description = format!("margay disk on {}", image.display());
+        offers.push(Offer { name, description, volume, record: record.take() });
+    }
+    // Kept until the server has ended: the socket of a command of its own is in it.
+    let folder = match (&args.run, &args.unix) {
+        (Some(_), None) => Some(tempfile::tempdir()?),
+        _ => None,
+    };
+    let listen = match (&folder, &args.unix) {
+        (Some(folder), _) => Listen::Unix(folder.path().join("nbd.sock")),
+        (None, Some(path)) => Listen::Unix(path.clone()),
+        (None, None) if args.systemd => Listen::Systemd,
+        (None, None) => Listen::Tcp(args.listen.clone().unwrap_or_else(|| "127.0.0.1:10809".into())),
+    };
+    let options = Options {
+        listen,
+        tls: args.tls.clone(),
+        requires_tls: args.tls_required,
+        verify_clients: args.tls_verify_clients,
+        most_connections: args.max_connections as usize,
+        most_requests: args.max_requests as usize,
+        run: args.run.clone(),
+    };
+    let ready = |uri: &str| {
+        if args.run.is_none() {
+            eprintln!("serving {uri}  (stop with ctrl-C)");
+        }
+    };
+    let outcome = margay_serve::serve(offers, &options, ready).map_err(|error| Failure::Run(error.to_string()))?;
+    drop(folder);
+    report(&args, outcome)
+}
+
+fn open(args: &ServeArgs, image: &Path) -> Result<Volume, Failure> {
+    let device = ImageFlash::open(image, args.read_only).map_err(|error| of_image(image, &error))?;
+    let page_bytes = margay_flash::Flash::geometry(&device).page_bytes();
+    let policies = &args.policies;
+    let options = OpenOptions {
+        read_only: args.read_only,
+        selection: policies.selection,
+        placement: policies.placement,
+        leveling: policies.leveling,
+        most_pages_per_write: policies.most_pages_per_write,
+        read_only_ranges: policies.page_ranges(page_bytes),
+    };
+    let device = if args.no_sync { device.without_sync() } else { device };
+    let volume = Volume::open(device, &options).map_err(|error| of_volume(image, &error))?;
+    let report = volume.mount_report();
+    let how = if report.from_checkpoint { "by its checkpoint" } else { "by looking into every segment" };
+    tracing::info!("{}: found {how}, {} reads", image.display(), report.reads);
+    if report.damaged.len() > 1 {
+        tracing::warn!("{}: {} damaged pages; see margay check", image.display(), report.damaged.len());
+    }
+    Ok(volume)
+}
+
+fn report(args: &ServeArgs, outcome: Outcome) -> Result<(), Failure> {
+    for stopped in &outcome.stopped {
+        let how = if args.read_only || stopped.with_checkpoint { "" } else { "; no room for a checkpoint" };
+        let wa = stopped.write_amplification.map_or_else(String::new, |wa| format!(", write amplification {wa:.3}"));
+        if args.run.is_none() {
+            eprintln!("stopped cleanly: {} pages written{wa}{how}", stopped.host_writes);
+        }
+        if stopped.recorded > 0
+            && let Some(path) = &args.record
+        {
+            eprintln!("{}: {} requests recorded", path.display(), stopped.recorded);
+        }
+    }
+    match outcome.command {
+        Some(status) if !status.success() => Err(Failure::Run(format!("the command ended with {status}"))),
+        _ => Ok(()),
+    }
+}

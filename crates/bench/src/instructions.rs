@@ -8,6 +8,7 @@ use std::process::Command;
 #[derive(Debug, Deserialize)]
 struct Budget {
     instructions_per_host_write: BTreeMap<String, u64>,
+    instructions_per_disk_write: u64,
 }
 
 const BUDGET: &str = include_str!("../budget.toml");
@@ -28,11 +29,16 @@ pub fn count(args: &[String]) -> Result<(), String> {
 }
 
 fn instructions(selection: &str, placement: &str, writes: u64) -> Result<(u64, u64), String> {
+    under_callgrind(&["count", selection, placement, &writes.to_string()])
+}
+
+/// Instructions of a run of this program, and the number that it prints.
+fn under_callgrind(args: &[&str]) -> Result<(u64, u64), String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(own)
-        .args(["count", selection, placement, &writes.to_string()])
+        .args(args)
         .output()
         .map_err(|error| format!("valgrind cannot be run ({error}); apt-get install valgrind"))?;
     let (out, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -40,7 +46,7 @@ fn instructions(selection: &str, placement: &str, writes: u64) -> Result<(u64, u
     let total = log.lines().find_map(|line| number(line.split_once("refs:")?.1));
     match (total, number(&out)) {
         (Some(total), Some(programs)) => Ok((total, programs)),
-        _ => Err(format!("callgrind did not count {selection} + {placement}: {log}")),
+        _ => Err(format!("callgrind did not count {args:?}: {log}")),
     }
 }
 
@@ -59,6 +65,13 @@ pub fn run() -> Result<(), String> {
         if per_write > *most as f64 {
             exceeded.push(format!("{name}: {per_write:.1} instructions per host write, budget {most}"));
         }
+    }
+    let (few, many) = (under_callgrind(&["disk-count", "10000"])?, under_callgrind(&["disk-count", "30000"])?);
+    let per_write = (many.0 - few.0) as f64 / 20_000.0;
+    let most = budget.instructions_per_disk_write;
+    println!("a 4 KiB write to the disk on a device in memory, 75 % full, uniform, CRC included: {per_write:.0}, budget {most}");
+    if per_write > most as f64 {
+        exceeded.push(format!("disk: {per_write:.0} instructions per write, budget {most}"));
     }
     if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join("; ")) }
 }

@@ -1,8 +1,10 @@
 //! `margay-bench speed [GiB...]`: pages programmed per second beside a floor measured in the same process.
 //! `margay-bench instructions`: instructions per host write under callgrind, against budget.toml.
+//! `margay-bench disk`: write amplification, worst write and mount of the disk, all metadata counted.
 //! `margay-bench m6`: what the O(1) mean of M6 costs in erases against the exact one.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod disk;
 mod instructions;
 mod m6;
 mod speed;
@@ -17,7 +19,9 @@ fn main() -> ExitCode {
         Some("instructions") => instructions::run(),
         Some("count") => instructions::count(rest),
         Some("m6") => m6::run(),
-        _ => Err("usage: margay-bench speed [GiB...] | instructions | m6".into()),
+        Some("disk") => disk::run(),
+        Some("disk-count") => disk::count(rest),
+        _ => Err("usage: margay-bench speed [GiB...] | instructions | m6 | disk".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

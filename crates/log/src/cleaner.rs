@@ -49,8 +49,8 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     /// Cleans a little: chooses a victim if there is none at work, copies at most `budget_pages` of its pages,
     /// and erases it once it holds no valid page. For cleaning in idle time or in proportion to writes.
     ///
-    /// A victim is left half copied only while a free segment is kept for the rest of it; without one it is
-    /// cleaned to the end whatever the budget, because the host could take the room that its pages need.
+    /// A victim is left half copied only while a free segment is kept for the rest of it, or the open ones have
+    /// room for it; else it is cleaned to the end whatever the budget, because the host could take that room.
     pub fn clean_step<C: Client<O>>(&mut self, client: &mut C, budget_pages: u32) -> Result<Progress, LogError> {
         let victim = match self.victim {
             Some(victim) => victim,
@@ -60,7 +60,7 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
             },
         };
         self.copy_valid(client, victim, budget_pages)?;
-        if self.free.is_empty() {
+        if self.free.is_empty() && !self.may_wait(victim) {
             self.copy_valid(client, victim, u32::MAX)?;
         }
         if self.victim.is_none() {
@@ -86,6 +86,12 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         self.counters.cleanings += 1;
         self.level(client)?;
         Ok(Progress::Erased(victim))
+    }
+
+    /// Whether the rest of a victim may wait although no segment is free: its pages have room in the open ones.
+    fn may_wait(&self, victim: SegmentId) -> bool {
+        let room: u32 = self.heads.iter().map(|head| head.end - head.next).sum();
+        self.config.is_paced() && room >= self.segments.valid[victim.index()] + 2
     }
 
     fn begin_cleaning(&mut self) -> Option<SegmentId> {

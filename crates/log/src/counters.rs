@@ -23,6 +23,8 @@ pub struct Counters {
     pub leveling_erases: u64,
     /// Copies that went to another stream than the placement named, for want of a free segment.
     pub misplaced_copies: u64,
+    /// Host writes that went to another stream than the placement named, for want of a free segment.
+    pub misplaced_writes: u64,
     /// Copied pages whose data could not be read and is lost.
     pub lost_pages: u64,
     /// Segments retired because a program or an erase failed.
@@ -63,6 +65,7 @@ impl Counters {
             leveling_copies: self.leveling_copies - earlier.leveling_copies,
             leveling_erases: self.leveling_erases - earlier.leveling_erases,
             misplaced_copies: self.misplaced_copies - earlier.misplaced_copies,
+            misplaced_writes: self.misplaced_writes - earlier.misplaced_writes,
             lost_pages: self.lost_pages - earlier.lost_pages,
             retired_segments: self.retired_segments - earlier.retired_segments,
             forced_cleanings: self.forced_cleanings - earlier.forced_cleanings,

@@ -55,8 +55,9 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         mut page: PageInfo,
     ) -> Result<Ppn, LogError> {
         loop {
+            let mut stream = stream;
             if self.heads[stream as usize].is_full() {
-                self.room_for_write(client, stream)?;
+                stream = self.room_for_write(client, stream)?;
                 // The cleaner has programmed pages since.
                 if D::KEEPS_INFO {
                     self.seq += 1;
@@ -94,9 +95,18 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         client.retired(segment);
     }
 
-    /// Opens a segment for host writes, but never the last free one.
+    /// A stream with room for a host write: the one asked for, in a segment that is not the last free one; any of
+    /// the placement that is open if winning one now would take more work than the bound allows.
     #[cold]
-    fn room_for_write<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<(), LogError> {
+    fn room_for_write<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<u8, LogError> {
+        let left = self.victim.map_or(self.segments.data_pages, |victim| self.segments.valid[victim.index()]);
+        if self.free.len() < 2
+            && left >= self.config.most_pages_per_write
+            && let Some(other) = self.open_stream_with_room()
+        {
+            self.counters.misplaced_writes += 1;
+            return Ok(other);
+        }
         // The cleaner may open the stream itself, and fill it.
         while self.heads[stream as usize].is_full() {
             let head = core::mem::replace(&mut self.heads[stream as usize], Head::CLOSED);
@@ -117,7 +127,13 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
                 }
             }
         }
-        Ok(())
+        Ok(stream)
+    }
+
+    /// The open stream of the placement with the most room, if one has any.
+    fn open_stream_with_room(&self) -> Option<u8> {
+        let room = |stream: &u8| self.heads[usize::from(*stream)].end - self.heads[usize::from(*stream)].next;
+        (0..self.placement.streams()).max_by_key(room).filter(|stream| room(stream) > 0)
     }
 
     /// Cleans as much as is due after a host write, within the bound on its work. Errors of a full device are
@@ -146,9 +162,15 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         let work = self.counters.programs() - self.programs_before_write;
         let bound = u64::from(self.config.most_pages_per_write).saturating_sub(work) as u32;
         let left = self.victim.map_or(self.segments.data_pages, |victim| self.segments.valid[victim.index()]);
-        let room: u32 = self.heads.iter().map(|head| head.end - head.next).sum();
-        let late = self.free.len() < 2 && room <= left + 2 * self.rate_pages;
-        let budget = if late { bound } else { self.rate_pages.min(bound) };
+        // The next head to be full needs a free segment.
+        let open = self.heads[..usize::from(self.placement.streams())].iter().filter(|head| head.is_open());
+        let writes = open.map(|head| head.end - head.next).min().unwrap_or(1).max(1);
+        let due = match self.free.len() {
+            0 => bound,
+            1 => self.rate_pages.max(left.div_ceil(writes)),
+            _ => self.rate_pages,
+        };
+        let budget = due.min(bound);
         match self.clean_step(client, budget) {
             // What has no room now is left to the write that needs it.
             Ok(_) | Err(LogError::NoSpace { .. }) => Ok(()),
@@ -253,13 +275,14 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     /// Copies one valid page to another place, because it is hard to read.
     pub fn rewrite<C: Client<O>>(&mut self, client: &mut C, ppn: Ppn) -> Result<(), LogError> {
         let owner = self.owners[ppn.index()];
-        let stream = match self.read_only {
+        let wanted = match self.read_only {
             Some(read_only) if self.segments.stream[self.geometry.segment_of(ppn).index()] == read_only => read_only,
             _ => 0,
         };
         loop {
+            let mut stream = wanted;
             if self.heads[stream as usize].is_full() {
-                self.room_for_write(client, stream)?;
+                stream = self.room_for_write(client, stream)?;
             }
             // Making room may have moved it.
             if client.locate(owner) != Some(ppn) {

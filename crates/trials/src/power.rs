@@ -31,11 +31,14 @@ fn is_power_lost(error: &FtlError) -> bool {
     *error == FtlError::Log(LogError::Flash(FlashError::PowerLost))
 }
 
+/// A mounted disk with its anchor, if the power lasted.
+type Mounted<'d, S, P> = Option<(Disk<&'d mut Device, S, P>, Anchor)>;
+
 fn mount<'d, S: Selection, P: Placement>(
     setup: &Setup,
     device: &'d mut Device,
     policies: &impl Fn() -> (S, P),
-) -> Result<Option<(Disk<&'d mut Device, S, P>, Anchor)>, String> {
+) -> Result<Mounted<'d, S, P>, String> {
     let (selection, placement) = policies();
     match setup.mount(device, selection, placement) {
         Ok(mounted) => Ok(Some(mounted)),

@@ -9,6 +9,11 @@ build:
 
 demo: build
 	@mkdir -p out
+	@echo; echo "== a disk on flash: format, serve, copy data in and out over NBD, check"
+	@rm -f out/demo-flash.img
+	$(MARGAY) format out/demo-flash.img --size 24M --pages-per-segment 32
+	@scripts/demo-disk.sh $(MARGAY) out/demo-flash.img
+	$(MARGAY) check out/demo-flash.img
 	@echo; echo "== every policy on the writes of SQLite (samples/sqlite-messages.mgt), 10 times over"
 	$(MARGAY) compare samples/sqlite-messages.mgt --repeat 10 --plot out/demo-sqlite.svg
 	@echo; echo "== every policy on hot and cold data, 90 % of the writes to 10 % of the pages, the 24 MB card of the FMS papers"
@@ -19,8 +24,10 @@ test:
 	scripts/test.sh
 
 # Bounds: 2,000 random histories per property (some minutes), 60 s of fuzzing per target where cargo-fuzz and a
-# nightly toolchain are there, the whole FMS study with 8 seeds (half a minute).
+# nightly toolchain are there, the whole FMS study with 8 seeds (half a minute), the whole fault campaign (minutes).
 test-long: test build
+	$(CARGO) build --release -p margay-trials
+	target/release/margay-trials full
 	PROPTEST_CASES=2000 $(CARGO) test --release -p margay-ftl -p margay-policy -p margay-trace
 	$(MARGAY) reproduce fms
 	scripts/fuzz.sh 60
@@ -29,6 +36,7 @@ bench:
 	$(CARGO) build --release -p margay-bench
 	target/release/margay-bench speed 1 4 16 64 256
 	target/release/margay-bench m6
+	target/release/margay-bench disk
 	target/release/margay-bench instructions
 
 reproduce: build

@@ -6,8 +6,9 @@ seconds=${1:-60}
 if ! cargo fuzz --version >/dev/null 2>&1; then
   cargo install cargo-fuzz --locked --quiet || { echo "SKIPPED: cargo-fuzz could not be installed"; exit 0; }
 fi
-cd crates/trace
-for target in $(cargo fuzz list); do
-  # libFuzzer's own flags work with a stable compiler when it is allowed to take unstable ones.
-  RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none "$target" -- -max_total_time="$seconds" -max_len=65536
+for folder in crates/*/fuzz; do
+  for target in $(cd "$folder/.." && cargo fuzz list); do
+    # libFuzzer's own flags work with a stable compiler when it is allowed to take unstable ones.
+    (cd "$folder/.." && RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none "$target" -- -max_total_time="$seconds" -max_len=65536)
+  done
 done

@@ -3,9 +3,18 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if ! command -v valgrind >/dev/null; then
-  (apt-get update -qq && apt-get install -y -qq valgrind) >/dev/null 2>&1 || {
-    echo "SKIPPED: the instruction budgets need valgrind, and it could not be installed"
+# program:package of what the tests run beside margay itself.
+needed="valgrind:valgrind nbdinfo:libnbd-bin nbdfuse:nbdfuse qemu-img:qemu-utils fio:fio mkfs.ext4:e2fsprogs
+  debugfs:e2fsprogs fusermount3:fuse3 openssl:openssl sqlite3:sqlite3"
+missing=""
+for pair in $needed; do
+  command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
+done
+[ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import nbd' 2>/dev/null || missing="$missing python3-libnbd"
+if [ -n "$missing" ]; then
+  # shellcheck disable=SC2086
+  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing) >/dev/null 2>&1 || {
+    echo "SKIPPED: some tests need$missing, which could not be installed"
     [ -z "${CI:-}" ] || exit 1
   }
 fi
@@ -13,6 +22,8 @@ fi
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 cargo test --workspace --quiet
+cargo build --release --quiet -p margay-trials
+target/release/margay-trials quick
 if command -v valgrind >/dev/null; then
   cargo build --release --quiet -p margay-bench
   target/release/margay-bench instructions

@@ -166,8 +166,7 @@ pub fn measure(case: Case, selection: &str, placement: &str) -> Result<Cost, Str
         leveling: "none".into(),
         read_only_ranges: Vec::new(),
     };
-    let sizing =
-        Sizing { segments: SEGMENTS, data_pages: config.data_pages(&geometry), exported_pages, seed: 1 };
+    let sizing = Sizing { segments: SEGMENTS, data_pages: config.data_pages(&geometry), exported_pages, seed: 1 };
     let wrong = |error: margay_policy::SpecError| error.to_string();
     visit(
         selection.parse().map_err(wrong)?,
@@ -187,10 +186,22 @@ pub fn count(args: &[String]) -> Result<(), String> {
 
 pub fn run() -> Result<(), String> {
     let best = [("greedy", "m1"), ("cat", "m6"), ("cat", "dac"), ("cost-benefit", "m6")];
-    println!("24 MiB, segments of 32 pages of 4 KiB, filled, then 192 MiB of 4 KiB overwrites; bytes programmed per byte written");
+    println!(
+        "24 MiB, segments of 32 pages of 4 KiB, filled, then 192 MiB of 4 KiB overwrites; bytes programmed per byte written"
+    );
     println!(
         "{:<5} {:>4} {:<8} {:<7} {:<18} {:>7} {:>7} {:>6} {:>6} {:>14} {:>14}",
-        "flash", "full", "workload", "durable", "policies", "WA", "+spare", "worst", "forced", "mount reads", "clean reads"
+        "flash",
+        "full",
+        "workload",
+        "durable",
+        "policies",
+        "WA",
+        "+spare",
+        "worst",
+        "forced",
+        "mount reads",
+        "clean reads"
     );
     for nor in [false, true] {
         for percent in [75, 90] {

@@ -69,7 +69,9 @@ pub fn run() -> Result<(), String> {
     let (few, many) = (under_callgrind(&["disk-count", "10000"])?, under_callgrind(&["disk-count", "30000"])?);
     let per_write = (many.0 - few.0) as f64 / 20_000.0;
     let most = budget.instructions_per_disk_write;
-    println!("a 4 KiB write to the disk on a device in memory, 75 % full, uniform, CRC included: {per_write:.0}, budget {most}");
+    println!(
+        "a 4 KiB write to the disk on a device in memory, 75 % full, uniform, CRC included: {per_write:.0}, budget {most}"
+    );
     if per_write > most as f64 {
         exceeded.push(format!("disk: {per_write:.0} instructions per write, budget {most}"));
     }

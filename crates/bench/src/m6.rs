@@ -29,7 +29,8 @@ impl Visitor for HotCold {
     ) -> Self::Output {
         let geometry = Geometry::new(SEGMENTS, DATA_PAGES + 1, 4096).map_err(|e| e.to_string())?;
         let config = Config { header_pages: 1, reserved_segments: 1, ..Config::default() };
-        let mut disk = Ftl::new(Plain::new(NullFlash::new(geometry)), config, s, p, PAGES, &[]).map_err(|e| e.to_string())?;
+        let mut disk =
+            Ftl::new(Plain::new(NullFlash::new(geometry)), config, s, p, PAGES, &[]).map_err(|e| e.to_string())?;
         for lpn in 0..PAGES {
             disk.fill(Lpn(lpn), &[], Hint::None).map_err(|e| e.to_string())?;
         }

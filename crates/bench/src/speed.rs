@@ -71,8 +71,8 @@ impl Uniform {
         let pages = self.sizing().exported_pages;
         let geometry = Geometry::new(self.segments, PAGES_PER_SEGMENT, PAGE_BYTES).map_err(|e| e.to_string())?;
         let config = Config { low_water: 2, high_water: 2, ..Config::default() };
-        let mut disk =
-            Ftl::new(Plain::new(NullFlash::new(geometry)), config, selection, placement, pages, &[]).map_err(|e| e.to_string())?;
+        let mut disk = Ftl::new(Plain::new(NullFlash::new(geometry)), config, selection, placement, pages, &[])
+            .map_err(|e| e.to_string())?;
         for lpn in 0..pages {
             disk.fill(Lpn(lpn), &[], Hint::None).map_err(|e| e.to_string())?;
         }

@@ -142,7 +142,12 @@ impl<F: Flash> Formatted<F> {
     }
 
     /// Adds a record, on a fresh anchor if this one is full. A failing anchor is given up.
-    pub fn write_anchor(&mut self, anchor: &mut Anchor, superblock: &Superblock, record: &Record) -> Result<(), FlashError> {
+    pub fn write_anchor(
+        &mut self,
+        anchor: &mut Anchor,
+        superblock: &Superblock,
+        record: &Record,
+    ) -> Result<(), FlashError> {
         if anchor.broken || self.layout.reserved_segments == 0 {
             return Ok(());
         }
@@ -282,8 +287,12 @@ mod tests {
 
     #[test]
     fn records_are_read_as_written_and_damage_is_noticed() {
-        let stopped =
-            Record::Stopped(CheckpointAt { seq: 1 << 40, len_bytes: 70_000, crc: 7, segments: vec![SegmentId(3), SegmentId(9)] });
+        let stopped = Record::Stopped(CheckpointAt {
+            seq: 1 << 40,
+            len_bytes: 70_000,
+            crc: 7,
+            segments: vec![SegmentId(3), SegmentId(9)],
+        });
         let mut page = [0; 512];
         for record in [Record::InUse, stopped] {
             record.encode(&mut page);

@@ -36,7 +36,8 @@ impl<F: Flash> Formatted<F> {
         let page_bytes = self.geometry.page_bytes() as usize;
         let mut page = vec![0; page_bytes];
         let put = |store: &mut Self, index: u32, owner: u64, page: &[u8]| {
-            let ppn = store.checkpoint_place(&ids, index).expect("a checkpoint fits the segments that were counted for it");
+            let ppn =
+                store.checkpoint_place(&ids, index).expect("a checkpoint fits the segments that were counted for it");
             let info = PageInfo { owner, seq: seq + 1 + u64::from(index), ..PageInfo::default() };
             store.program_kind(Kind::Checkpoint, ppn, page, info)
         };
@@ -113,9 +114,7 @@ impl<F: Flash> Formatted<F> {
                 found = Some(at);
             }
         }
-        let is_outdated = |at: &CheckpointAt| {
-            opened.iter().any(|seq| (seq.wrapping_sub(at.seq as u32) as i32) > 0)
-        };
+        let is_outdated = |at: &CheckpointAt| opened.iter().any(|seq| (seq.wrapping_sub(at.seq as u32) as i32) > 0);
         Ok((found.filter(|at| !is_outdated(at)), reads))
     }
 

@@ -266,10 +266,7 @@ mod tests {
         assert_eq!(reseal(bytes), Err(SuperblockError::Newer { version: VERSION + 1 }));
         let mut unknown = superblock();
         unknown.incompatible = 8;
-        assert_eq!(
-            Superblock::decode(&unknown.encode().unwrap()),
-            Err(SuperblockError::UnknownFeatures { bits: 8 })
-        );
+        assert_eq!(Superblock::decode(&unknown.encode().unwrap()), Err(SuperblockError::UnknownFeatures { bits: 8 }));
         unknown.incompatible = 0;
         unknown.read_only_compatible = 1;
         assert!(Superblock::decode(&unknown.encode().unwrap()).unwrap().is_read_only_to_us());

@@ -1,8 +1,8 @@
 //! What a checkpoint says (FORMAT.md, "Checkpoint").
 
+use crate::Ftl;
 use crate::map::{OwnPages, UNMAPPED};
 use crate::mount::Loaded;
-use crate::Ftl;
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, Lpn, Ppn, SegmentId};
 use margay_format::{Formatted, SegmentInfo, Superblock};
@@ -23,7 +23,8 @@ pub(crate) fn encode<F: Flash, S: Selection, P: Placement>(
 ) -> Vec<u8> {
     let (log, segments) = (&ftl.log, ftl.log.segments());
     let has_info = size_of::<P::Info>() > 0;
-    let mut bytes = Vec::with_capacity(ftl.map.pages.len() * if has_info { 16 } else { 4 } + segments.len() as usize * 40);
+    let mut bytes =
+        Vec::with_capacity(ftl.map.pages.len() * if has_info { 16 } else { 4 } + segments.len() as usize * 40);
     bytes.extend_from_slice(MAGIC);
     put(&mut bytes, VERSION.into(), 4);
     bytes.extend_from_slice(&superblock.uuid);

@@ -142,7 +142,8 @@ fn encode_bad(bad: &[SegmentId], page: &mut [u8]) {
 
 /// Reads the list of retired segments of a device of `segments` segments.
 pub(crate) fn decode_bad(page: &[u8], segments: u32) -> Option<Vec<SegmentId>> {
-    let word = |at: usize| page.get(at..at + 4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+    let word =
+        |at: usize| page.get(at..at + 4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
     if &page[..4] != BAD_MAGIC {
         return None;
     }

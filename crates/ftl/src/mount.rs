@@ -190,11 +190,7 @@ impl<'a> Scan<'a> {
     }
 
     /// What was found, or the latest page if it cannot be read.
-    fn run<F: Flash>(
-        mut self,
-        device: &mut Formatted<F>,
-        reads: &mut u32,
-    ) -> Result<Result<Loaded, Ppn>, MountError> {
+    fn run<F: Flash>(mut self, device: &mut Formatted<F>, reads: &mut u32) -> Result<Result<Loaded, Ppn>, MountError> {
         let reserved = device.layout().reserved_segments;
         for segment in (0..self.segments.len() as u32).map(SegmentId) {
             if segment.0 < reserved {
@@ -441,7 +437,8 @@ impl<F: Flash, S: Selection, P: Placement> Ftl<Formatted<F>, S, P> {
     ) -> Result<(Self, Anchor), MountError> {
         let own = OwnPages::new(superblock.exported_pages, superblock.geometry.page_bytes());
         let Loaded { restored, map, bad, suspect, checkpoint, mut anchor, .. } = loaded;
-        let mut log = Log::restore(device, config, selection, placement, own.owners(), &restored).map_err(FtlError::from)?;
+        let mut log =
+            Log::restore(device, config, selection, placement, own.owners(), &restored).map_err(FtlError::from)?;
         let mut map = Map::durable(own, map, bad);
         if !read_only {
             let device = log.device_mut();
@@ -523,12 +520,7 @@ impl<F: Flash, S: Selection, P: Placement> Ftl<Formatted<F>, S, P> {
         self.write_checkpoint(anchor, superblock, count)
     }
 
-    fn write_checkpoint(
-        &mut self,
-        anchor: &mut Anchor,
-        superblock: &Superblock,
-        count: u32,
-    ) -> Result<bool, FtlError> {
+    fn write_checkpoint(&mut self, anchor: &mut Anchor, superblock: &Superblock, count: u32) -> Result<bool, FtlError> {
         let Some(segments) = self.log.reserve_free(&mut self.map, count)? else { return Ok(false) };
         let bytes = checkpoint::encode(self, superblock);
         let seq = self.log.seq();

@@ -172,10 +172,7 @@ fn page_of(version: u64) -> [u8; PAGE_BYTES] {
     page
 }
 
-fn read<S: Selection, P: Placement>(
-    disk: &mut Ftl<Plain<Meter<Strict<RamFlash>>>, S, P>,
-    lpn: u32,
-) -> Option<u64> {
+fn read<S: Selection, P: Placement>(disk: &mut Ftl<Plain<Meter<Strict<RamFlash>>>, S, P>, lpn: u32) -> Option<u64> {
     let mut data = [0; PAGE_BYTES];
     let found = disk.read(Lpn(lpn), &mut data).unwrap();
     found.map(|_| u64::from_le_bytes(data[..8].try_into().unwrap()))
@@ -312,7 +309,8 @@ fn addresses_past_the_capacity_are_errors_that_say_so() {
             s: S,
             p: P,
         ) -> FtlError {
-            let mut disk = Ftl::new(Plain::new(NullFlash::new(self.0.geometry())), self.0.config, s, p, 50, &[]).unwrap();
+            let mut disk =
+                Ftl::new(Plain::new(NullFlash::new(self.0.geometry())), self.0.config, s, p, 50, &[]).unwrap();
             disk.trim(Lpn(50), 0).unwrap_err();
             disk.read(Lpn(50), &mut []).unwrap_err();
             disk.write(Lpn(50), &[], Hint::None, 0).unwrap_err()

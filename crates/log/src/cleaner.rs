@@ -120,9 +120,9 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         if let Some(segment) = self.urgent.pop_front() {
             return Some(segment);
         }
-        self.unworn.take_if(|_| self.free.len() as u32 >= self.config.high_water).filter(|segment| {
-            self.segments.state[segment.index()] == State::Sealed
-        })
+        self.unworn
+            .take_if(|_| self.free.len() as u32 >= self.config.high_water)
+            .filter(|segment| self.segments.state[segment.index()] == State::Sealed)
     }
 
     /// Lists the valid pages of a victim in the order in which the placement wants them copied.

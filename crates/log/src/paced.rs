@@ -138,10 +138,13 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
 
     /// Cleans as much as is due after a host write, within the bound on its work. Errors of a full device are
     /// left to the write that needs the room.
+    #[inline(always)]
     pub fn pace<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
-        if !self.config.is_paced() {
-            return Ok(());
-        }
+        if self.config.is_paced() { self.keep_pace(client) } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn keep_pace<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
         let free = self.free.len() as u32;
         self.is_cleaning = free < if self.is_cleaning { self.config.high_water } else { self.config.low_water };
         if self.is_cleaning || self.has_victim_at_hand() {

@@ -158,9 +158,8 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
 
     /// Frees a sealed segment without valid pages at once, and says whether there was one.
     pub fn erase_empty<C: Client<O>>(&mut self, client: &mut C) -> Result<bool, LogError> {
-        let empty = |id: &SegmentId| {
-            self.segments.state[id.index()] == State::Sealed && self.segments.valid[id.index()] == 0
-        };
+        let empty =
+            |id: &SegmentId| self.segments.state[id.index()] == State::Sealed && self.segments.valid[id.index()] == 0;
         let Some(segment) = self.segments.ids().find(empty) else { return Ok(false) };
         self.take(segment);
         self.erase(client, segment)?;

@@ -55,8 +55,7 @@ impl ImageFlash {
         lock(&file)?;
         let mut header = [0; 40];
         header[..8].copy_from_slice(MAGIC);
-        let fields =
-            [geometry.segments(), geometry.pages_per_segment(), geometry.page_bytes(), geometry.spare_bytes()];
+        let fields = [geometry.segments(), geometry.pages_per_segment(), geometry.page_bytes(), geometry.spare_bytes()];
         for (slot, field) in header[8..].chunks_exact_mut(4).zip(fields) {
             slot.copy_from_slice(&field.to_le_bytes());
         }
@@ -195,7 +194,9 @@ mod tests {
     fn a_file_behaves_as_memory_does_and_keeps_everything() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("flash.img");
-        for geometry in [Geometry::new(3, 4, 512).unwrap().with_spare(64), Geometry::new(3, 4, 512).unwrap().byte_programmable()] {
+        for geometry in
+            [Geometry::new(3, 4, 512).unwrap().with_spare(64), Geometry::new(3, 4, 512).unwrap().byte_programmable()]
+        {
             let mut ram = RamFlash::new(geometry);
             let mut image = ImageFlash::create(&path, geometry).unwrap();
             assert!(matches!(ImageFlash::open(&path, false), Err(ImageError::InUse)));

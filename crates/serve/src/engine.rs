@@ -7,8 +7,8 @@ use margay_volume::{Volume, VolumeError};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::UnboundedSender;
 
 /// A request with where its reply goes.
 pub(crate) struct Job {

@@ -5,8 +5,8 @@ mod engine;
 mod tls;
 
 use connection::Shared;
-pub use engine::Stopped;
 use engine::Engine;
+pub use engine::Stopped;
 use margay_nbd::Export;
 use margay_trace::TraceWriter;
 use margay_volume::{Volume, VolumeError};
@@ -196,7 +196,8 @@ async fn accept(
     let listener = Listener::bind(&options.listen).await?;
     let uri = listener.uri(shared.exports.first().map_or("", |export| &export.name));
     let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-    let [mut interrupt, mut terminate, mut hangup] = signals.map(|signal| signal.map_err(socket("waiting for signals")));
+    let [mut interrupt, mut terminate, mut hangup] =
+        signals.map(|signal| signal.map_err(socket("waiting for signals")));
     ready(&uri);
     // Without systemd there is nobody to tell.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
@@ -247,8 +248,13 @@ async fn one_more(
 ) -> std::io::Result<()> {
     while connections.try_join_next().is_some() {}
     let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
-    fn start<S>(stream: S, peer: String, shared: &Arc<Shared>, place: tokio::sync::OwnedSemaphorePermit, to: &mut JoinSet<()>)
-    where
+    fn start<S>(
+        stream: S,
+        peer: String,
+        shared: &Arc<Shared>,
+        place: tokio::sync::OwnedSemaphorePermit,
+        to: &mut JoinSet<()>,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let shared = shared.clone();

@@ -63,7 +63,10 @@ impl BadSegments<'_> {
             text(what, disk.audit())?;
             oracle.check(&mut disk).map_err(|error| format!("{what}: {error}"))?;
             if disk.retired_segments().len() < retired {
-                return Err(format!("{what}: {} of {retired} retired segments are known", disk.retired_segments().len()));
+                return Err(format!(
+                    "{what}: {} of {retired} retired segments are known",
+                    disk.retired_segments().len()
+                ));
             }
             let more = script(setup.pages(), setup.pages() as usize, self.seed ^ 9);
             text(what, run(&mut disk, &mut oracle, &more))?;
@@ -93,7 +96,10 @@ impl Visitor for BadSegments<'_> {
             }
         };
         let name = |kind: &str, at: u64, second: u64| {
-            format!("{:?} {} seed={} {kind} {at} fails, and one {second} later", self.setup.chip, self.setup.placement, self.seed)
+            format!(
+                "{:?} {} seed={} {kind} {at} fails, and one {second} later",
+                self.setup.chip, self.setup.placement, self.seed
+            )
         };
         for second in [0, 1, 5] {
             for at in (0..programs).step_by(self.stride as usize) {

@@ -41,11 +41,14 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
                 };
                 let seeds = if full { 3 } else { 1 };
                 let (stride, second) = if full { (1, 2) } else { (7, 6) };
-                add("power cuts", Box::new(move |setup| {
-                    let mut tally = Tally::default();
-                    (0..seeds).for_each(|seed| tally.merge(power_cuts(setup, seed, 60, stride, second)));
-                    tally
-                }));
+                add(
+                    "power cuts",
+                    Box::new(move |setup| {
+                        let mut tally = Tally::default();
+                        (0..seeds).for_each(|seed| tally.merge(power_cuts(setup, seed, 60, stride, second)));
+                        tally
+                    }),
+                );
                 let stride = if full { 1 } else { 9 };
                 // A device that is as full as it can be has no segment to lose.
                 if percent < 100 {

@@ -92,7 +92,8 @@ impl<S: Selection, P: Placement, Make: Fn() -> (S, P)> Trial<'_, Make> {
         let (mut device, mut oracle) = self.base.clone();
         device.cut_at(at, torn);
         if let Some((mut disk, mut anchor)) = mount(self.setup, &mut device, self.policies)? {
-            match run(&mut disk, &mut oracle, self.steps).and_then(|()| disk.stop(&mut anchor, &self.setup.superblock)) {
+            match run(&mut disk, &mut oracle, self.steps).and_then(|()| disk.stop(&mut anchor, &self.setup.superblock))
+            {
                 Ok(_) => return Ok(First::NotReached),
                 Err(error) if is_power_lost(&error) => {}
                 Err(error) => return Err(format!("script: {error}")),
@@ -144,7 +145,12 @@ impl Campaign<'_> {
             let mut at = if self.stride > 1 { self.seed % self.stride } else { 0 };
             'cuts: loop {
                 for torn in Torn::ALL {
-                    let name = || format!("{:?} {} clean={clean} seed={} cut {at} {torn:?}", self.setup.chip, self.setup.placement, self.seed);
+                    let name = || {
+                        format!(
+                            "{:?} {} clean={clean} seed={} cut {at} {torn:?}",
+                            self.setup.chip, self.setup.placement, self.seed
+                        )
+                    };
                     let state = match trial.first(at, torn) {
                         Ok(First::NotReached) => break 'cuts,
                         Ok(First::Cut(state)) => state,

@@ -45,7 +45,9 @@ pub enum VolumeError {
     #[error("it is open for reading only")]
     ReadOnly,
     /// More is to be exported than the device can hold.
-    #[error("{exported_bytes} bytes cannot be exported: the device holds {raw_bytes} bytes, of which at most {limit_bytes} can be ({percent:.1} %)")]
+    #[error(
+        "{exported_bytes} bytes cannot be exported: the device holds {raw_bytes} bytes, of which at most {limit_bytes} can be ({percent:.1} %)"
+    )]
     TooLarge {
         /// Bytes asked for.
         exported_bytes: u64,

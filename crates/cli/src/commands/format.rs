@@ -13,11 +13,8 @@ pub fn run(args: &FormatArgs) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("{}: {problem}", args.image.display())));
     }
     // A file that is no flash image is never overwritten.
-    let device = if exists {
-        ImageFlash::open(&args.image, false)
-    } else {
-        ImageFlash::create(&args.image, geometry(args)?)
-    };
+    let device =
+        if exists { ImageFlash::open(&args.image, false) } else { ImageFlash::create(&args.image, geometry(args)?) };
     let device = device.map_err(|error| of_image(&args.image, &error))?;
     let result = format(args, device);
     if result.is_err() && !exists {

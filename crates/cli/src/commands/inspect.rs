@@ -42,7 +42,9 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
         return print_bytes(format!("{value:#}\n").as_bytes());
     }
     let mut text = String::new();
-    let mut line = |name: &str, value: String| drop(writeln!(text, "{name:<20} {value}"));
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<20} {value}");
+    };
     line("volume", uuid.to_string());
     line(
         "flash",
@@ -90,7 +92,9 @@ fn streams(segments: &Segments) -> String {
     let streams = segments.stream.iter().copied().max().map_or(0, |most| most + 1);
     for stream in 0..streams {
         let of = |state: State| {
-            segments.ids().filter(move |id| segments.state[id.index()] == state && segments.stream[id.index()] == stream)
+            segments
+                .ids()
+                .filter(move |id| segments.state[id.index()] == state && segments.stream[id.index()] == stream)
         };
         let (open, sealed) = (of(State::Open).count(), of(State::Sealed).count());
         if open + sealed > 0 {
@@ -103,7 +107,11 @@ fn streams(segments: &Segments) -> String {
 }
 
 fn wear(segments: &Segments) -> String {
-    let used: Vec<u32> = segments.ids().filter(|id| segments.state[id.index()] != State::Reserved).map(|id| segments.erases[id.index()]).collect();
+    let used: Vec<u32> = segments
+        .ids()
+        .filter(|id| segments.state[id.index()] != State::Reserved)
+        .map(|id| segments.erases[id.index()])
+        .collect();
     let (Some(least), Some(most)) = (used.iter().min(), used.iter().max()) else { return String::new() };
     let mean = used.iter().map(|erases| f64::from(*erases)).sum::<f64>() / used.len() as f64;
     let mut text = format!("erases               {least} to {most}, mean {mean:.1}\n");
@@ -155,7 +163,8 @@ pub fn dump(image: &Path, segment: Option<u32>) -> Result<(), Failure> {
         if number >= segments {
             return Err(Failure::Usage(format!("segment {number}: the device has {segments} segments, from 0")));
         }
-        let dumped = dump_segment(&mut device, &superblock, SegmentId(number)).map_err(|error| of_volume(image, &error))?;
+        let dumped =
+            dump_segment(&mut device, &superblock, SegmentId(number)).map_err(|error| of_volume(image, &error))?;
         table.set_header(["page", "kind", "owner", "sequence", "write", "time us", "heat", "stream", "erases", "data"]);
         for page in dumped.pages {
             let ppn = page.ppn.to_string();

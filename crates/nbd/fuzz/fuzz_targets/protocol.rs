@@ -1,0 +1,31 @@
+#![no_main]
+//! What a client may send, before and after negotiation.
+
+use libfuzzer_sys::fuzz_target;
+use margay_nbd::{Event, Export, Handshake, Session, next_request};
+
+fuzz_target!(|bytes: &[u8]| {
+    let export = |name: &str| Export {
+        name: name.into(),
+        description: String::new(),
+        size_bytes: 1 << 30,
+        preferred_bytes: 4096,
+        read_only: false,
+    };
+    let exports = [export(""), export("b")];
+    let mut handshake = Handshake::new(true, bytes.first().is_some_and(|byte| byte & 1 == 1));
+    let (mut input, mut output) = (bytes.to_vec(), Vec::new());
+    loop {
+        match handshake.step(&exports, &mut input, &mut output) {
+            Ok(Event::StartTls) => handshake.tls_started(),
+            Ok(Event::Serve(session)) => {
+                while let Ok(Some(_)) = next_request(&mut input, &session) {}
+                break;
+            }
+            _ => break,
+        }
+    }
+    let mut input = bytes.to_vec();
+    let session = Session { export: 0, structured: true, allocation: true };
+    while let Ok(Some(_)) = next_request(&mut input, &session) {}
+});

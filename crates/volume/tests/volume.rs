@@ -1,0 +1,274 @@
+//! The disk on files and in memory: what was measured is what runs.
+
+use margay_flash::{Geometry, Lpn, Ppn};
+use margay_format::{Formatted, Plain};
+use margay_ftl::{Ftl, OwnPages};
+use margay_log::{Config, Hint};
+use margay_media::{ImageFlash, NullFlash, Operation, Recorder};
+use margay_policy::{Placement, Selection, Sizing, Visitor, registry, visit};
+use margay_volume::{FormatOptions, OpenOptions, Volume, VolumeError, check};
+
+mod shared;
+use shared::SharedFlash;
+
+fn nand() -> Geometry {
+    Geometry::new(64, 16, 512).unwrap().with_spare(160)
+}
+
+/// Runs a workload on a device without payload and on an image, and compares every program and erase.
+struct Same(Sizing, Config);
+
+impl Visitor for Same {
+    type Output = usize;
+
+    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
+        self,
+        selection: S,
+        placement: P,
+    ) -> usize {
+        let Self(sizing, config) = self;
+        let pages = sizing.exported_pages;
+        let null = Plain::new(Recorder::new(NullFlash::new(nand())));
+        let mut null = Ftl::new(null, config, selection.clone(), placement.clone(), pages, &[]).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let file = ImageFlash::create(&dir.path().join("image"), nand()).unwrap().without_sync();
+        let owners = OwnPages::new(pages, 512).owners().into();
+        let image = Formatted::new(Recorder::new(file), owners, [0; margay_format::SUPERBLOCK_BYTES]).unwrap();
+        let mut image = Ftl::new(image, config, selection, placement, pages, &[]).unwrap();
+        let mut random = 88_172_645_463_325_252u64;
+        for number in 0..6000u64 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let lpn = if random % 10 < 8 { random >> 8 & 63 } else { (random >> 8) % u64::from(pages) };
+            let (lpn, hint) = (Lpn(lpn as u32), if random % 97 == 0 { Hint::ReadOnly } else { Hint::None });
+            if random % 53 == 1 {
+                null.trim(lpn, number * 1000).unwrap();
+                image.trim(lpn, number * 1000).unwrap();
+            } else {
+                null.write(lpn, &[], hint, number * 1000).unwrap();
+                image.write(lpn, &[number as u8; 512], hint, number * 1000).unwrap();
+            }
+            if random % 101 == 2 {
+                null.flush().unwrap();
+                image.flush().unwrap();
+            }
+        }
+        image.audit().unwrap();
+        let (measured, ran) = (null.log().device().device().operations(), image.log().device().device().operations());
+        let differ = measured.iter().zip(ran).position(|(measured, ran)| measured != ran);
+        assert_eq!(differ, None, "the first difference");
+        assert_eq!(measured.len(), ran.len());
+        ran.iter().filter(|operation| matches!(operation, Operation::Erase(_))).count()
+    }
+}
+
+#[test]
+fn every_policy_programs_and_erases_alike_on_the_null_device_and_on_an_image() {
+    let config = Config {
+        reserved_segments: 1,
+        most_pages_per_write: 16,
+        low_water: 2,
+        high_water: 2,
+        read_only_stream: true,
+        leveling: "threshold:spread=10".parse().unwrap(),
+        ..Config::default()
+    };
+    let sizing = Sizing { segments: 64, data_pages: 16, exported_pages: 800, seed: 3 };
+    for selection in registry::selections() {
+        for placement in registry::placements() {
+            let (s, p) = (selection.name.parse().unwrap(), placement.name.parse().unwrap());
+            let erases = visit(s, p, sizing, Same(sizing, config));
+            assert!(erases > 200, "{} + {}: {erases} erases", selection.name, placement.name);
+        }
+    }
+}
+
+fn options() -> FormatOptions {
+    FormatOptions { exported_pages: Some(700), uuid: [3; 16], ..FormatOptions::default() }
+}
+
+#[test]
+fn bytes_that_cross_pages_are_read_back_also_after_stop_and_after_a_power_cut() {
+    let chip = SharedFlash::new(nand());
+    let mut volume = Volume::format(chip.clone(), &options()).unwrap();
+    let text: Vec<u8> = (0..3000u32).map(|i| (i * 7) as u8).collect();
+    volume.write(1000, &text, Hint::None).unwrap();
+    volume.trim(1536, 512, true).unwrap();
+    let mut expected = text.clone();
+    expected[536..1048].fill(0);
+    let read = |volume: &mut Volume| {
+        let mut bytes = vec![0; 3000];
+        volume.read(1000, &mut bytes).unwrap();
+        bytes
+    };
+    assert!(read(&mut volume) == expected);
+    volume.flush().unwrap();
+    assert!(volume.stop().unwrap(), "there is room for a checkpoint");
+    let mut volume = Volume::open(chip.clone(), &OpenOptions::default()).unwrap();
+    assert!(volume.mount_report().from_checkpoint);
+    assert!(read(&mut volume) == expected);
+    // No stop: as after a power cut.
+    drop(volume);
+    let mut volume = Volume::open(chip.clone(), &OpenOptions::default()).unwrap();
+    assert!(!volume.mount_report().from_checkpoint);
+    assert!(read(&mut volume) == expected);
+    drop(volume);
+    let report = check(chip).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_the_reason() {
+    let chip = SharedFlash::new(nand());
+    let missing = Volume::open(chip.clone(), &OpenOptions::default()).unwrap_err();
+    assert_eq!(missing.to_string(), "there is no margay superblock");
+    let too_large = FormatOptions { exported_pages: Some(1020), ..options() };
+    let error = Volume::format(chip.clone(), &too_large).unwrap_err().to_string();
+    assert!(error.starts_with("522240 bytes cannot be exported: the device holds 524288 bytes"), "{error}");
+    let mut volume = Volume::format(chip.clone(), &options()).unwrap();
+    let error = volume.write(700 * 512 - 1, &[1, 2], Hint::None).unwrap_err();
+    assert_eq!(error.to_string(), "bytes 358399 to 358401 are past the end of the disk (358400 bytes)");
+    volume.write(0, b"kept", Hint::None).unwrap();
+    volume.stop().unwrap();
+    let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let mut volume = Volume::open(chip, &read_only).unwrap();
+    assert!(matches!(volume.write(0, b"x", Hint::None), Err(VolumeError::ReadOnly)));
+    let mut bytes = [0; 4];
+    volume.read(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"kept");
+}
+
+#[test]
+fn a_device_of_24_mib_exports_nine_tenths_of_its_capacity() {
+    let geometry = Geometry::new(192, 32, 4096).unwrap();
+    for geometry in [geometry.with_spare(256), geometry.byte_programmable()] {
+        for placement in registry::placements() {
+            let options = FormatOptions { placement: placement.name.parse().unwrap(), ..FormatOptions::default() };
+            let limit = margay_volume::limit_pages(&geometry, &options).unwrap();
+            assert!(limit >= 5529, "{}: {limit} pages", placement.name);
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_stands_trims_and_overwrites() {
+    let chip = SharedFlash::new(nand());
+    let limit = margay_volume::limit_pages(&nand(), &FormatOptions::default()).unwrap();
+    let full = FormatOptions { exported_pages: Some(limit), ..options() };
+    let mut volume = Volume::format(chip, &full).unwrap();
+    let bytes = volume.capacity_bytes();
+    for round in 0..3u8 {
+        for at in (0..bytes).step_by(512) {
+            volume.write(at, &[round; 512], Hint::None).unwrap();
+        }
+    }
+    for at in (0..bytes).step_by(4096) {
+        volume.trim(at, 512, false).unwrap();
+        volume.flush().unwrap();
+    }
+    volume.audit().unwrap();
+}
+
+#[test]
+fn another_policy_can_be_chosen_when_it_is_opened() {
+    let chip = SharedFlash::new(nand());
+    let mut volume = Volume::format(chip.clone(), &options()).unwrap();
+    for number in 0..3000u64 {
+        volume.write(number * 37 % 700 * 512, &number.to_le_bytes(), Hint::None).unwrap();
+    }
+    volume.stop().unwrap();
+    for placement in ["m1", "dac", "m5", "m6"] {
+        let other = OpenOptions {
+            placement: Some(placement.parse().unwrap()),
+            selection: Some("greedy".parse().unwrap()),
+            ..OpenOptions::default()
+        };
+        let mut volume = Volume::open(chip.clone(), &other).unwrap();
+        for number in 0..2000u64 {
+            volume.write(number * 41 % 700 * 512 + 8, &number.to_le_bytes(), Hint::None).unwrap();
+        }
+        volume.audit().unwrap();
+        volume.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_golden_image_is_still_read() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/format-1.img.zst");
+    let image = zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("flash.img");
+    std::fs::write(&file, &image).unwrap();
+    let device = ImageFlash::open(&file, false).unwrap();
+    let mut volume = Volume::open(device, &OpenOptions::default()).unwrap();
+    assert!(volume.mount_report().from_checkpoint);
+    let mut bytes = vec![0; 4096];
+    volume.read(8192, &mut bytes).unwrap();
+    assert!(bytes.iter().enumerate().all(|(i, byte)| *byte == (i % 251) as u8));
+    volume.read(16384, &mut bytes[..4096]).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 0), "it was trimmed");
+}
+
+/// Opens a damaged device in every way and uses it; errors are fine, panics are not.
+fn survives(chip: &SharedFlash) {
+    let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let mut bytes = vec![0; 512];
+    for options in [read_only, OpenOptions::default()] {
+        let Ok(mut volume) = Volume::open(chip.clone(), &options) else { continue };
+        for at in (0..volume.capacity_bytes() - 512).step_by(3 * 512) {
+            // Unreadable pages are errors; what they are is not the matter here.
+            let _ = volume.read(at, &mut bytes);
+            let _ = volume.write(at, &bytes, Hint::None);
+        }
+        let _ = volume.flush();
+    }
+    let _ = check(chip.clone());
+}
+
+#[test]
+fn no_damage_to_an_image_makes_it_panic() {
+    for geometry in
+        [Geometry::new(16, 8, 512).unwrap().with_spare(160), Geometry::new(16, 10, 512).unwrap().byte_programmable()]
+    {
+        let chip = SharedFlash::new(geometry);
+        let options = FormatOptions { exported_pages: Some(48), uuid: [9; 16], ..FormatOptions::default() };
+        let mut volume = Volume::format(chip.clone(), &options).unwrap();
+        for number in 0..300u64 {
+            volume.write(number * 29 % 48 * 512, &number.to_le_bytes(), Hint::None).unwrap();
+        }
+        volume.trim(0, 5 * 512, true).unwrap();
+        volume.stop().unwrap();
+        let whole = chip.0.lock().unwrap().clone();
+        let mut random = 0x9E37_79B9_7F4A_7C15u64;
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random
+        };
+        for _ in 0..1500 {
+            let mut damaged = whole.clone();
+            for _ in 0..=next() % 6 {
+                let page = damaged.page_bytes_mut(Ppn((next() % u64::from(geometry.pages())) as u32));
+                let (at, len) = (next() as usize % page.len(), 1 + next() as usize % 40);
+                let value = [0, 0xFF, next() as u8][next() as usize % 3];
+                let end = page.len().min(at + len);
+                page[at..end].fill(value);
+            }
+            *chip.0.lock().unwrap() = damaged;
+            survives(&chip);
+        }
+        // Pages that lie: whole ones in places where they do not belong.
+        for _ in 0..500 {
+            let mut mixed = whole.clone();
+            for _ in 0..8 {
+                let (from, to) = (next() % u64::from(geometry.pages()), next() % u64::from(geometry.pages()));
+                let page = mixed.page_bytes_mut(Ppn(from as u32)).to_vec();
+                mixed.page_bytes_mut(Ppn(to as u32)).copy_from_slice(&page);
+            }
+            *chip.0.lock().unwrap() = mixed;
+            survives(&chip);
+        }
+    }
+}

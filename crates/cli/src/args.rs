@@ -175,6 +175,9 @@ pub struct SetupArgs {
     /// Cleaning stops at so many free segments [default: the low-water mark]
     #[arg(long)]
     pub high_water: Option<u32>,
+    /// Most pages programmed for one host write: clean as `margay serve` does, in step with the writes [default: clean when a segment is opened, as the FMS papers]
+    #[arg(long)]
+    pub most_pages_per_write: Option<u32>,
     /// Give data that the workload never writes segments of its own
     #[arg(long)]
     pub separate_read_only: bool,
@@ -435,6 +438,7 @@ impl SetupArgs {
             fill: self.fill.or(file.fill),
             low_water: self.low_water.or(file.low_water),
             high_water: self.high_water.or(file.high_water),
+            most_pages_per_write: self.most_pages_per_write.or(file.most_pages_per_write),
             separate_read_only: self.separate_read_only || file.separate_read_only,
             leveling: self.leveling.or(file.leveling),
             warm_up: self.warm_up.or(file.warm_up),
@@ -517,6 +521,7 @@ impl SetupArgs {
         experiment.reserved_segments = setup.reserved_segments.unwrap_or(0);
         experiment.low_water = setup.low_water.unwrap_or(3);
         experiment.high_water = setup.high_water.unwrap_or(experiment.low_water);
+        experiment.most_pages_per_write = setup.most_pages_per_write.unwrap_or(0);
         experiment.separate_read_only = setup.separate_read_only;
         experiment.leveling = setup.leveling.as_deref().unwrap_or("none").parse()?;
         experiment.warm_up = setup.warm_up.unwrap_or(0.5);

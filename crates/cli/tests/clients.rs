@@ -227,7 +227,7 @@ fn nbdcopy_and_qemu_bring_data_and_holes_back() {
     let disk = Disk::new(&SMALL);
     let mut content = vec![0u8; 22_646_784];
     for (i, byte) in content.iter_mut().enumerate().filter(|(i, _)| i / 100_000 % 3 != 1) {
-        *byte = (i * 31 >> 3) as u8;
+        *byte = ((i * 31) >> 3) as u8;
     }
     let (source, back) = (disk.path("source.raw"), disk.path("back.raw"));
     std::fs::write(&source, &content).unwrap();

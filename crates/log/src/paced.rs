@@ -18,7 +18,7 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         hint: Hint,
     ) -> Result<Ppn, LogError> {
         // The host write itself is counted already and programmed now.
-        self.programs_before_write = self.counters.programs() - 1;
+        self.programs_before_write = self.counters.programs().saturating_sub(1);
         let superseded = old.map(|ppn| (self.geometry.segment_of(ppn), self.info(ppn)));
         let (stream, info) = self.placement.write(&self.segments, self.now, superseded);
         let stream = match self.read_only {

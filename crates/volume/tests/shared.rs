@@ -1,5 +1,5 @@
 //! A chip that a test can look at while a volume has it; the fuzz target uses it too.
-#![allow(dead_code, reason = "each user takes a part")]
+#![allow(dead_code, missing_docs, reason = "a part of the tests, each of which takes what it needs")]
 
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use margay_media::RamFlash;

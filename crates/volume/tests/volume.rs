@@ -41,7 +41,7 @@ impl Visitor for Same {
             random ^= random >> 7;
             random ^= random << 17;
             let lpn = if random % 10 < 8 { random >> 8 & 63 } else { (random >> 8) % u64::from(pages) };
-            let (lpn, hint) = (Lpn(lpn as u32), if random % 97 == 0 { Hint::ReadOnly } else { Hint::None });
+            let (lpn, hint) = (Lpn(lpn as u32), if random.is_multiple_of(97) { Hint::ReadOnly } else { Hint::None });
             if random % 53 == 1 {
                 null.trim(lpn, number * 1000).unwrap();
                 image.trim(lpn, number * 1000).unwrap();

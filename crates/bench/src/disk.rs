@@ -82,7 +82,7 @@ impl Run {
         disk.reset_counters();
         let before = disk.log().device().device().operations();
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
-        let mut below = |limit: u32| (u128::from(random.next_u64()) * u128::from(limit) >> 64) as u32;
+        let mut below = |limit: u32| ((u128::from(random.next_u64()) * u128::from(limit)) >> 64) as u32;
         for number in 0..case.writes {
             let rank = match case.hot_cold {
                 false => below(pages),

@@ -17,9 +17,10 @@ pub use map::OwnPages;
 use map::{Map, UNMAPPED};
 use margay_flash::{FlashError, Lpn, Ppn, ReadStatus};
 use margay_format::Store;
+pub use margay_log::MountReport;
 use margay_log::{AuditError, Config, Hint, Log, LogError, Progress};
 use margay_policy::{Placement, Selection};
-pub use mount::{Loaded, MountError, MountReport, load};
+pub use mount::{Loaded, MountError, load};
 
 /// Pages of the trim map that may be unwritten at once.
 const MOST_DIRTY: usize = 8;

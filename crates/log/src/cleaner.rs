@@ -88,6 +88,31 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         Ok(Progress::Erased(victim))
     }
 
+    /// Cleans one segment to the end, after the victim at work. False if it is not sealed.
+    pub fn clean_segment<C: Client<O>>(&mut self, client: &mut C, segment: SegmentId) -> Result<bool, LogError> {
+        if self.victim.is_some() {
+            self.clean_one(client)?;
+        }
+        if self.segments.state[segment.index()] != State::Sealed {
+            return Ok(false);
+        }
+        self.urgent.push_front(segment);
+        self.clean_one(client)
+    }
+
+    /// Seals the open segments that hold invalid pages, so that they can be cleaned.
+    pub fn seal_mixed(&mut self) -> Result<(), LogError> {
+        for stream in 0..self.heads.len() {
+            let head = self.heads[stream];
+            // What is yet to be written counts as valid.
+            if head.is_open() && self.segments.valid[head.segment.index()] < self.segments.data_pages {
+                self.heads[stream] = Head::CLOSED;
+                self.seal(head)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the rest of a victim may wait although no segment is free: its pages have room in the open ones.
     fn may_wait(&self, victim: SegmentId) -> bool {
         let room: u32 = self.heads.iter().map(|head| head.end - head.next).sum();

@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod audit;
+mod checkpoint;
 mod cleaner;
 mod config;
 mod counters;
@@ -16,11 +17,15 @@ mod level;
 mod log;
 mod paced;
 mod restore;
+mod startup;
+mod survey;
 mod valid;
 
 pub use audit::AuditError;
+pub use checkpoint::{Numbers, Thawed, put, thaw_clocks};
 pub use cleaner::Progress;
 pub use config::{Config, ConfigError};
 pub use counters::{Counters, Uniformity};
 pub use log::{Client, Hint, Log, LogError, Owner};
 pub use restore::{Kept, Restored, RestoredSegment};
+pub use survey::{Census, MountReport, StopRecord, Survey, SurveyError, Suspect};

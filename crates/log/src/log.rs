@@ -473,6 +473,16 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         &self.config
     }
 
+    /// The placement policy.
+    pub fn placement(&self) -> &P {
+        &self.placement
+    }
+
+    /// The placement policy, to be told what it cannot see.
+    pub fn placement_mut(&mut self) -> &mut P {
+        &mut self.placement
+    }
+
     /// The selection policy.
     pub fn selection(&self) -> &S {
         &self.selection

@@ -22,4 +22,4 @@ pub use placement::{Pages, Placement, PlacementSpec};
 pub use registry::{Info, Visitor, visit};
 pub use segments::{Segments, Sizing, State};
 pub use selection::{Selection, SelectionSpec};
-pub use spec::SpecError;
+pub use spec::{Parts, SpecError};

@@ -16,7 +16,8 @@ impl SpecError {
         Self(format!("{key}={value}: expected {wanted}"))
     }
 
-    pub(crate) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Self {
+    /// A name that is not among the known ones.
+    pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Self {
         Self(format!("unknown {what} '{name}'; the known ones are {}", known.collect::<Vec<_>>().join(", ")))
     }
 }
@@ -30,12 +31,15 @@ impl fmt::Display for SpecError {
 impl core::error::Error for SpecError {}
 
 /// A name and its parameters, each to be taken once.
-pub(crate) struct Parts<'a> {
+#[derive(Clone, Debug)]
+pub struct Parts<'a> {
+    /// The name.
     pub name: &'a str,
     params: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Parts<'a> {
+    /// Takes a text apart.
     pub fn split(text: &'a str) -> Result<Self, SpecError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let mut params: Vec<(&str, &str)> = Vec::new();
@@ -51,23 +55,27 @@ impl<'a> Parts<'a> {
         Ok(Self { name: name.trim(), params })
     }
 
+    /// Takes a parameter as it stands.
     pub fn text(&mut self, key: &str) -> Option<&'a str> {
         let at = self.params.iter().position(|(k, _)| *k == key)?;
         Some(self.params.remove(at).1)
     }
 
+    /// Takes a whole number.
     pub fn number(&mut self, key: &str, default: u32, range: core::ops::RangeInclusive<u32>) -> Result<u32, SpecError> {
         let Some(text) = self.text(key) else { return Ok(default) };
         let wanted = || format!("a whole number from {} to {}", range.start(), range.end());
         text.parse().ok().filter(|n| range.contains(n)).ok_or_else(|| SpecError::value(key, text, &wanted()))
     }
 
+    /// Takes a positive number.
     pub fn positive(&mut self, key: &str, default: f64) -> Result<f64, SpecError> {
         let Some(text) = self.text(key) else { return Ok(default) };
         let value = text.parse::<f64>().ok().filter(|v| v.is_finite() && *v > 0.0);
         value.ok_or_else(|| SpecError::value(key, text, "a positive number"))
     }
 
+    /// Takes one of some names.
     pub fn choice<T: Copy>(&mut self, key: &str, default: T, choices: &[(&str, T)]) -> Result<T, SpecError> {
         let Some(text) = self.text(key) else { return Ok(default) };
         choices.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {

@@ -1,0 +1,64 @@
+use super::{PageMark, Subject};
+use alloc::vec::Vec;
+
+pub(super) const STREAMS: u8 = 5;
+/// Header pages that will soon be written again.
+const LIVE_HEADERS: u8 = 0;
+/// Header pages that will not.
+const HEADERS: u8 = 1;
+/// Chunks that are not complete: the next bytes of the file will replace them.
+const TAILS: u8 = 2;
+/// Chunks that were overwritten.
+const OVERWRITTEN: u8 = 3;
+/// Complete chunks, and whatever survived a cleaning.
+const COMPLETE: u8 = 4;
+
+/// Sessions after which a file's header is expected to change again.
+const OFTEN: u8 = 2;
+
+/// Places pages by what a file system knows beforehand of their end. An incomplete chunk dies when its file grows;
+/// a complete one only if it is overwritten, and one that was will be again; a header dies at the end of the
+/// session, and once more if its file has sessions often. What survives a cleaning was predicted wrongly and goes
+/// to the cold data.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Predictive {
+    sessions: Vec<u8>,
+}
+
+impl Predictive {
+    pub fn created(&mut self, object: u32) {
+        if self.sessions.len() <= object as usize {
+            self.sessions.resize(object as usize + 1, 0);
+        }
+        self.sessions[object as usize] = 0;
+    }
+
+    pub fn modified(&mut self, object: u32) {
+        if let Some(sessions) = self.sessions.get_mut(object as usize) {
+            *sessions = sessions.saturating_add(1);
+        }
+    }
+
+    fn is_often_modified(&self, object: u32) -> bool {
+        self.sessions.get(object as usize).is_some_and(|sessions| *sessions >= OFTEN)
+    }
+
+    /// `overwrites` if it takes the place of a complete chunk.
+    pub fn stream(&self, subject: Subject, overwrites: bool) -> u8 {
+        match subject {
+            Subject::Header { object, open, .. } if open || self.is_often_modified(object) => LIVE_HEADERS,
+            Subject::Header { .. } => HEADERS,
+            Subject::Chunk { whole: false, .. } => TAILS,
+            Subject::Chunk { .. } if overwrites => OVERWRITTEN,
+            Subject::Chunk { .. } => COMPLETE,
+        }
+    }
+
+    pub fn copy_stream(&self, mark: PageMark, from: u8) -> u8 {
+        match (mark.is_header(), from) {
+            (true, _) => HEADERS,
+            (false, OVERWRITTEN) => OVERWRITTEN,
+            (false, _) => COMPLETE,
+        }
+    }
+}

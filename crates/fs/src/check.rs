@@ -1,0 +1,136 @@
+//! Checking a file system without changing it.
+
+use crate::mount::{FoundFs, FsMountError};
+use crate::node::Kind;
+use crate::owner::{Owned, PageOwner};
+use alloc::{vec, vec::Vec};
+use core::fmt;
+use margay_flash::{Flash, FlashError, Ppn};
+use margay_format::{Formatted, Store, Superblock};
+use margay_log::{Client, MountReport, Owner};
+
+/// Something that is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// A page of headers cannot be read or makes no sense.
+    Headers {
+        /// Its number.
+        page: u32,
+        /// Where it is.
+        ppn: Ppn,
+    },
+    /// The header of an object makes no sense, or there is none of the root directory.
+    Object {
+        /// The object.
+        object: u32,
+    },
+    /// An object's directory is none, or cannot be reached from the root.
+    Unreachable {
+        /// The object.
+        object: u32,
+    },
+    /// A page of a file cannot be read, or is not what was written.
+    Chunk {
+        /// The file.
+        object: u32,
+        /// The chunk.
+        chunk: u32,
+        /// Where it is.
+        ppn: Ppn,
+    },
+    /// The checkpoint of the clean stop says something else than the pages.
+    Checkpoint {
+        /// The object.
+        object: u32,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Headers { page, ppn } => {
+                write!(f, "header page {page} (page {ppn} of the device) cannot be read; its objects are missing")
+            }
+            Self::Object { object } => write!(f, "the header of object {object} is missing or makes no sense"),
+            Self::Unreachable { object } => {
+                write!(f, "object {object} is in no directory; it is to be found as /lost-{object}")
+            }
+            Self::Chunk { object, chunk, ppn } => {
+                write!(f, "chunk {chunk} of object {object} (page {ppn} of the device) cannot be read")
+            }
+            Self::Checkpoint { object } => write!(f, "the checkpoint and the pages disagree on object {object}"),
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Debug)]
+pub struct FsCheck {
+    /// The scan of all segments.
+    pub scan: MountReport,
+    /// There is a checkpoint, and it was compared with the scan.
+    pub has_checkpoint: bool,
+    /// Files, directories, and other objects; names in addition to those.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Other objects.
+    pub others: u64,
+    /// Hard links.
+    pub links: u64,
+    /// Pages of data that were read.
+    pub pages: u64,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+}
+
+impl FsCheck {
+    /// Looks into every segment, reads every page in use, and compares the checkpoint, if there is one. Changes
+    /// nothing.
+    pub fn run<F: Flash>(device: &mut Formatted<F>, superblock: &Superblock) -> Result<Self, FsMountError> {
+        let frozen = FoundFs::load(device, superblock, true)?;
+        let scanned = FoundFs::load(device, superblock, false)?;
+        let mut check = Self {
+            scan: scanned.report.clone(),
+            has_checkpoint: frozen.report.from_checkpoint,
+            files: 0,
+            directories: 0,
+            others: 0,
+            links: 0,
+            pages: 0,
+            problems: scanned.problems.clone(),
+        };
+        let mut page = vec![0; device.geometry().page_bytes() as usize];
+        for (object, node) in scanned.index.iter() {
+            match (node.link_to, node.kind) {
+                (Some(_), _) => check.links += 1,
+                (None, Kind::File) => check.files += 1,
+                (None, Kind::Directory) => check.directories += 1,
+                (None, _) => check.others += 1,
+            }
+            for (chunk, ppn) in node.chunks.iter() {
+                check.pages += 1;
+                let owner = PageOwner::chunk(object, chunk);
+                debug_assert_eq!(owner.what(), Owned::Chunk(object, chunk));
+                match device.read(ppn, owner.to_u64(), &mut page) {
+                    Ok(_) => {}
+                    Err(FlashError::Uncorrectable { .. } | FlashError::Corrupt { .. } | FlashError::Lost { .. }) => {
+                        check.problems.push(Problem::Chunk { object, chunk, ppn });
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+                if check.has_checkpoint && frozen.index.locate(owner) != Some(ppn) {
+                    check.problems.push(Problem::Checkpoint { object });
+                }
+            }
+            let same = frozen.index.node(object).is_some_and(|other| {
+                other.size == node.size && other.name == node.name && other.chunks.count() == node.chunks.count()
+            });
+            if !same {
+                check.problems.push(Problem::Checkpoint { object });
+            }
+        }
+        check.problems.dedup();
+        Ok(check)
+    }
+}

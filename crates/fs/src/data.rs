@@ -1,0 +1,344 @@
+//! Reading and writing the data of files.
+
+use crate::allocator::Subject;
+use crate::node::{Kind, Tail};
+use crate::owner::{MOST_CHUNKS, PageOwner};
+use crate::{Fs, FsError};
+use alloc::vec;
+use margay_format::Store;
+use margay_log::Hint;
+use margay_policy::Selection;
+
+/// What an operation may add to the holes in a header; header pages keep so much free.
+pub(crate) const HOLE_BYTES: usize = 16;
+
+impl<D: Store, S: Selection> Fs<D, S> {
+    /// Bytes of the largest file.
+    pub fn most_file_bytes(&self) -> u64 {
+        u64::from(MOST_CHUNKS) * u64::from(self.index.page_bytes)
+    }
+
+    fn file(&self, object: u32) -> Result<&crate::node::Node, FsError> {
+        let node = self.node(object)?;
+        match node.kind {
+            Kind::File => Ok(node),
+            Kind::Directory => Err(FsError::IsADirectory),
+            _ => Err(FsError::NotPermitted),
+        }
+    }
+
+    /// Reads bytes from `offset` on; fewer than asked for at the end of the file.
+    pub fn read(&mut self, object: u32, offset: u64, buffer: &mut [u8]) -> Result<usize, FsError> {
+        let size = self.file(object)?.size;
+        let len = (buffer.len() as u64).min(size.saturating_sub(offset)) as usize;
+        let page_bytes = self.index.page_bytes as usize;
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as u64;
+            let (chunk, within) = ((at / page_bytes as u64) as u32, (at % page_bytes as u64) as usize);
+            let count = (page_bytes - within).min(len - done);
+            let target = &mut buffer[done..done + count];
+            let node = self.index.node(object).expect("it was found above");
+            match (&node.tail, node.chunks.get(chunk)) {
+                (Some(tail), _) if tail.chunk == chunk => target.copy_from_slice(&tail.data[within..within + count]),
+                (_, None) => target.fill(0),
+                (_, Some(ppn)) if count == page_bytes => {
+                    self.log.read(ppn, target)?;
+                }
+                (_, Some(ppn)) => {
+                    self.log.read(ppn, &mut self.scratch)?;
+                    target.copy_from_slice(&self.scratch[within..within + count]);
+                }
+            }
+            done += count;
+        }
+        self.counters.bytes_read += len as u64;
+        Ok(len)
+    }
+
+    /// Writes bytes. Whole chunks go to flash at once; of the rest one chunk per file waits in memory for a sync,
+    /// the end of the session, or a write to another chunk.
+    pub fn write(&mut self, object: u32, offset: u64, data: &[u8]) -> Result<usize, FsError> {
+        self.begin()?;
+        self.file(object)?;
+        let end = offset.checked_add(data.len() as u64).ok_or(FsError::FileTooLarge)?;
+        if end > self.most_file_bytes() {
+            return Err(FsError::FileTooLarge);
+        }
+        if data.is_empty() {
+            return Ok(0);
+        }
+        self.before_change(object)?;
+        let page_bytes = self.index.page_bytes as usize;
+        if offset > self.node(object)?.size {
+            self.zero_end(object)?;
+            self.node_mut(object)?.holes_changed = true;
+        }
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            let (chunk, within) = ((at / page_bytes as u64) as u32, (at % page_bytes as u64) as usize);
+            let count = (page_bytes - within).min(data.len() - done);
+            let part = &data[done..done + count];
+            let node = self.index.node(object).expect("it was found above");
+            if node.tail.as_ref().is_some_and(|tail| tail.chunk != chunk) {
+                self.flush_tail(object)?;
+            }
+            let result = if count == page_bytes {
+                self.put_whole(object, chunk, part)
+            } else {
+                self.put_part(object, chunk, within, part, at + count as u64)
+            };
+            if let Err(error) = result {
+                if done == 0 {
+                    return Err(error);
+                }
+                break;
+            }
+            done += count;
+            let node = self.index.node_mut(object).expect("it was found above");
+            if node.size < at + count as u64 {
+                node.size = at + count as u64;
+                node.resized = true;
+            }
+        }
+        let now = self.time;
+        let node = self.node_mut(object)?;
+        (node.mtime, node.ctime, node.modified) = (now, now, true);
+        self.counters.bytes_written += done as u64;
+        self.soften(object);
+        self.settle_holes(object)?;
+        Ok(done)
+    }
+
+    /// What was cut off must not come back with what is written now.
+    fn before_change(&mut self, object: u32) -> Result<(), FsError> {
+        match self.index.node(object) {
+            Some(node) if node.shrunk && !self.index.single => {
+                let page = node.page;
+                self.write_headers(page)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn put_whole(&mut self, object: u32, chunk: u32, data: &[u8]) -> Result<(), FsError> {
+        let node = self.index.node(object).expect("the caller found it");
+        if node.chunks.get(chunk).is_none() {
+            self.want_room(1)?;
+        }
+        // What it held is overwritten.
+        self.drop_tail(object);
+        self.put_chunk(object, chunk, data, true)
+    }
+
+    fn put_part(&mut self, object: u32, chunk: u32, within: usize, data: &[u8], end: u64) -> Result<(), FsError> {
+        self.load_tail(object, chunk)?;
+        let page_bytes = self.index.page_bytes as usize;
+        let node = self.index.node_mut(object).expect("the caller found it");
+        let grows = end > node.size;
+        let tail = node.tail.as_mut().expect("it was just loaded");
+        tail.data[within..within + data.len()].copy_from_slice(data);
+        // A chunk that is complete is not waited with.
+        if within + data.len() == page_bytes && grows {
+            node.size = end;
+            node.resized = true;
+            return self.flush_tail(object);
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the tail of a file is the chunk `chunk`.
+    fn load_tail(&mut self, object: u32, chunk: u32) -> Result<(), FsError> {
+        let page_bytes = self.index.page_bytes as usize;
+        let node = self.index.node(object).expect("the caller found it");
+        if node.tail.is_some() {
+            return Ok(());
+        }
+        let (old, size) = (node.chunks.get(chunk), node.size);
+        if old.is_none() {
+            self.want_room(1)?;
+        }
+        let mut data = vec![0; page_bytes].into_boxed_slice();
+        if let Some(ppn) = old {
+            self.log.read(ppn, &mut data)?;
+            // Behind the end there may be what was cut off.
+            let held = size.saturating_sub(u64::from(chunk) * page_bytes as u64).min(page_bytes as u64);
+            data[held as usize..].fill(0);
+        }
+        self.index.node_mut(object).expect("it was found above").tail = Some(Tail { chunk, data, size_before: size });
+        self.index.tails.insert(object);
+        Ok(())
+    }
+
+    fn drop_tail(&mut self, object: u32) {
+        if let Some(node) = self.index.node_mut(object) {
+            node.tail = None;
+            self.index.tails.remove(&object);
+        }
+    }
+
+    /// Writes the chunk that a file holds in memory.
+    pub(crate) fn flush_tail(&mut self, object: u32) -> Result<(), FsError> {
+        let page_bytes = u64::from(self.index.page_bytes);
+        let Some(node) = self.index.node_mut(object) else { return Ok(()) };
+        let size = node.size;
+        let Some(tail) = &mut node.tail else { return Ok(()) };
+        let (chunk, data) = (tail.chunk, core::mem::take(&mut tail.data));
+        let whole = size >= (u64::from(chunk) + 1) * page_bytes;
+        let result = self.put_chunk(object, chunk, &data, whole);
+        let node = self.index.node_mut(object).expect("it was found above");
+        match result {
+            Ok(()) => {
+                node.tail = None;
+                self.index.tails.remove(&object);
+                self.soften(object);
+                self.settle_holes(object)
+            }
+            Err(error) => {
+                node.tail.as_mut().expect("it was found above").data = data;
+                Err(error)
+            }
+        }
+    }
+
+    /// Programs a chunk; `whole` if no byte behind it will follow in it.
+    fn put_chunk(&mut self, object: u32, chunk: u32, data: &[u8], whole: bool) -> Result<(), FsError> {
+        let node = self.index.node(object).expect("the caller found it");
+        let (old, owner) = (node.chunks.get(chunk), PageOwner::chunk(object, chunk));
+        let inside = old.is_none() && u64::from(chunk) * u64::from(self.index.page_bytes) < node.size_on_flash();
+        self.log.placement_mut().next(Subject::Chunk { object, whole });
+        let now_us = self.now_us();
+        let to = self.log.append(&mut self.index, owner, old, data, Hint::None, now_us)?;
+        let node = self.index.node_mut(object).expect("it was found above");
+        node.chunks.set(chunk, to);
+        node.resized |= inside;
+        node.holes_changed |= inside;
+        self.counters.data_pages += 1;
+        if let Some(old) = old {
+            self.erase_if_empty(old)?;
+        }
+        Ok(self.log.pace(&mut self.index)?)
+    }
+
+    /// Bytes of the last chunk behind the end become zeros, because the file is going to be longer.
+    fn zero_end(&mut self, object: u32) -> Result<(), FsError> {
+        let page_bytes = u64::from(self.index.page_bytes);
+        let node = self.node(object)?;
+        let chunk = (node.size / page_bytes) as u32;
+        if node.size % page_bytes == 0 || node.chunks.get(chunk).is_none() {
+            return self.flush_tail(object);
+        }
+        if node.tail.as_ref().is_some_and(|tail| tail.chunk != chunk) {
+            self.flush_tail(object)?;
+        }
+        self.load_tail(object, chunk)?;
+        self.flush_tail(object)
+    }
+
+    /// Makes a file so long: bytes behind are gone, bytes that it gains are zero.
+    pub fn truncate(&mut self, object: u32, size: u64) -> Result<(), FsError> {
+        self.begin()?;
+        let old = self.file(object)?.size;
+        if size > self.most_file_bytes() {
+            return Err(FsError::FileTooLarge);
+        }
+        let page_bytes = u64::from(self.index.page_bytes);
+        if size > old {
+            self.before_change(object)?;
+            self.zero_end(object)?;
+        }
+        // From here to the mark on the header page nothing is programmed.
+        let page = self.node(object)?.page;
+        self.ready(Some(page))?;
+        let keep = size.div_ceil(page_bytes) as u32;
+        let now = self.time;
+        let node = self.node_mut(object)?;
+        if node.tail.as_ref().is_some_and(|tail| tail.chunk >= keep) {
+            self.drop_tail(object);
+        }
+        let node = self.node_mut(object)?;
+        if let Some(tail) = &mut node.tail {
+            let held = size.saturating_sub(u64::from(tail.chunk) * page_bytes).min(page_bytes);
+            tail.data[held as usize..].fill(0);
+            tail.size_before = tail.size_before.min(size);
+        }
+        let gone = node.chunks.truncate(keep);
+        (node.size, node.mtime, node.ctime, node.modified) = (size, now, now, true);
+        node.resized |= size != old;
+        node.holes_changed |= size != old;
+        node.shrunk |= size < old;
+        for ppn in &gone {
+            self.log.trim(*ppn, self.now_us());
+        }
+        if size < old && !self.index.single {
+            self.touch(page, true)?;
+        } else {
+            self.soften(object);
+        }
+        for ppn in gone {
+            self.erase_if_empty(ppn)?;
+        }
+        self.settle_holes(object)
+    }
+
+    /// A header lists the holes of its file: counts its bytes anew. If there are too many, the shortest are filled.
+    fn settle_holes(&mut self, object: u32) -> Result<(), FsError> {
+        let most = self.index.room_bytes() / 32;
+        let Some(node) = self.index.node_mut(object) else { return Ok(()) };
+        if !core::mem::take(&mut node.holes_changed) {
+            return Ok(());
+        }
+        let node = self.node(object)?;
+        let mut holes = crate::header::holes(node, self.index.page_bytes);
+        if holes.len() > most {
+            holes.sort_by_key(|(first, end)| end - first);
+            let zeros = vec![0; self.index.page_bytes as usize];
+            for (first, end) in &holes[..holes.len() - most] {
+                for chunk in *first..*end {
+                    self.want_room(1)?;
+                    self.put_chunk(object, chunk, &zeros, true)?;
+                }
+            }
+            self.node_mut(object)?.holes_changed = false;
+        }
+        self.ready_to_grow(object, HOLE_BYTES)?;
+        match self.index.resize(object) {
+            Some(left) => {
+                let page = self.node(object)?.page;
+                self.touch(page, false)?;
+                self.touch(left, false)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A user opens an object.
+    pub fn open(&mut self, object: u32) -> Result<(), FsError> {
+        self.node_mut(object)?.opens += 1;
+        Ok(())
+    }
+
+    /// A user's session with an object ends.
+    pub fn close(&mut self, object: u32) -> Result<(), FsError> {
+        let Some(node) = self.index.node_mut(object) else { return Ok(()) };
+        node.opens = node.opens.saturating_sub(1);
+        let (orphan, open) = (node.orphan, node.opens > 0);
+        if orphan {
+            return if open || self.read_only { Ok(()) } else { self.destroy(object) };
+        }
+        if self.read_only {
+            return Ok(());
+        }
+        let modified = core::mem::take(&mut node.modified);
+        self.flush_tail(object)?;
+        if modified {
+            if self.index.single {
+                let page = self.node(object)?.page;
+                self.write_headers(page)?;
+            }
+            self.log.placement_mut().modified(object);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,323 @@
+use crate::header::{PAGE_HEADER_BYTES, encode, header_bytes};
+use crate::node::{Kind, Node};
+use crate::owner::{MOST_OBJECTS, Owned, PageOwner};
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::{vec, vec::Vec};
+use margay_flash::{Ppn, SegmentId};
+use margay_log::Client;
+
+/// Number of the root directory.
+pub const ROOT: u32 = 1;
+const BAD_MAGIC: &[u8; 4] = b"BADS";
+
+/// A page of object headers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeaderPage {
+    pub at: Option<Ppn>,
+    pub members: Vec<u32>,
+    pub bytes: u32,
+    /// Objects that are on it on flash and no more: their numbers are free once it is written.
+    pub removed: Vec<u32>,
+    /// Times that it was written.
+    pub writes: u32,
+}
+
+/// Everything that the file system knows, and where it is.
+///
+/// At most one header page, `dirty`, differs from flash in what names mean; before another one comes to differ it
+/// is written. So what is on flash is always the state after some operation, and none before it is missing.
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    pub page_bytes: u32,
+    /// Header pages hold one object each, as in the MODA paper.
+    pub single: bool,
+    nodes: Vec<Option<Box<Node>>>,
+    free: Vec<u32>,
+    pub pages: Vec<HeaderPage>,
+    /// Header pages with room, other than the one that is being filled.
+    roomy: Vec<u32>,
+    filling: u32,
+    pub dirty: Option<u32>,
+    /// What the dirty page says makes pages invalid that its version on flash needs.
+    pub destructive: bool,
+    /// Header pages that differ in times and sizes.
+    pub soft: BTreeSet<u32>,
+    /// Objects with a tail in memory.
+    pub tails: BTreeSet<u32>,
+    pub superblock: Option<Ppn>,
+    retired_at: Option<Ppn>,
+    pub bad: Vec<SegmentId>,
+    bad_dirty: bool,
+    pub generation: u64,
+    pub objects: u32,
+}
+
+impl Index {
+    pub fn new(page_bytes: u32, single: bool) -> Self {
+        Self {
+            page_bytes,
+            single,
+            nodes: vec![None],
+            free: Vec::new(),
+            pages: Vec::new(),
+            roomy: Vec::new(),
+            filling: u32::MAX,
+            dirty: None,
+            destructive: false,
+            soft: BTreeSet::new(),
+            tails: BTreeSet::new(),
+            superblock: None,
+            retired_at: None,
+            bad: Vec::new(),
+            bad_dirty: false,
+            generation: 0,
+            objects: 0,
+        }
+    }
+
+    pub fn node(&self, object: u32) -> Option<&Node> {
+        self.nodes.get(object as usize)?.as_deref()
+    }
+
+    pub fn node_mut(&mut self, object: u32) -> Option<&mut Node> {
+        self.nodes.get_mut(object as usize)?.as_deref_mut()
+    }
+
+    /// Objects in use, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Node)> + '_ {
+        (0..).zip(&self.nodes).filter_map(|(object, node)| Some((object, node.as_deref()?)))
+    }
+
+    /// Puts a node where it was on flash.
+    pub fn restore(&mut self, object: u32, node: Node, page: u32) {
+        if self.nodes.len() <= object as usize {
+            self.nodes.resize(object as usize + 1, None);
+        }
+        self.generation = self.generation.max(node.generation);
+        let mut node = Box::new(node);
+        node.page = page;
+        let header = &mut self.pages[page as usize];
+        header.members.push(object);
+        header.bytes += node.header_bytes;
+        self.nodes[object as usize] = Some(node);
+        self.objects += 1;
+    }
+
+    /// After everything was restored: which numbers are free, and which pages have room.
+    pub fn restored(&mut self) {
+        let unused = (1..self.nodes.len()).rev().filter(|object| self.nodes[*object].is_none());
+        self.free = unused.map(|object| object as u32).collect();
+        self.roomy = (0..self.pages.len() as u32).rev().filter(|page| self.has_much_room(*page)).collect();
+    }
+
+    fn has_much_room(&self, page: u32) -> bool {
+        let header = &self.pages[page as usize];
+        if self.single { header.members.is_empty() } else { header.bytes + self.page_bytes / 4 <= self.page_bytes }
+    }
+
+    /// Room for headers on a header page, a new hole left free.
+    pub fn room_bytes(&self) -> usize {
+        self.page_bytes as usize - PAGE_HEADER_BYTES - crate::data::HOLE_BYTES
+    }
+
+    /// Adds an object; its number, or `None` if there are too many.
+    pub fn add(&mut self, mut node: Node) -> Option<u32> {
+        let object = match self.free.pop() {
+            Some(object) => object,
+            None if self.nodes.len() < MOST_OBJECTS as usize => {
+                self.nodes.push(None);
+                self.nodes.len() as u32 - 1
+            }
+            None => return None,
+        };
+        self.generation += 1;
+        node.generation = self.generation & 0xFFFF_FFFF;
+        node.header_bytes = header_bytes(&node, self.page_bytes) as u32;
+        node.page = self.page_for(node.header_bytes);
+        self.enter(object, node.page, node.header_bytes);
+        self.nodes[object as usize] = Some(Box::new(node));
+        self.objects += 1;
+        Some(object)
+    }
+
+    fn enter(&mut self, object: u32, page: u32, bytes: u32) {
+        let header = &mut self.pages[page as usize];
+        header.members.push(object);
+        header.bytes += bytes;
+    }
+
+    fn leave(&mut self, object: u32, page: u32, bytes: u32) {
+        let had_room = self.has_much_room(page);
+        let header = &mut self.pages[page as usize];
+        header.members.retain(|member| *member != object);
+        header.bytes -= bytes;
+        if !had_room && page != self.filling && self.has_much_room(page) {
+            self.roomy.push(page);
+        }
+    }
+
+    /// A header page with room for so many bytes.
+    fn page_for(&mut self, bytes: u32) -> u32 {
+        let room = self.room_bytes() as u32;
+        let fits = |page: &HeaderPage| if self.single { page.members.is_empty() } else { page.bytes + bytes <= room };
+        if let Some(page) = self.pages.get(self.filling as usize)
+            && fits(page)
+        {
+            return self.filling;
+        }
+        while let Some(page) = self.roomy.pop() {
+            if fits(&self.pages[page as usize]) {
+                self.filling = page;
+                return page;
+            }
+        }
+        self.pages.push(HeaderPage::default());
+        self.filling = self.pages.len() as u32 - 1;
+        self.filling
+    }
+
+    /// Takes an object out. Its number is used again once its header page is written.
+    pub fn remove(&mut self, object: u32) -> Box<Node> {
+        let node = self.nodes[object as usize].take().expect("only objects in use are removed");
+        self.leave(object, node.page, node.header_bytes);
+        self.pages[node.page as usize].removed.push(object);
+        self.tails.remove(&object);
+        self.objects -= 1;
+        node
+    }
+
+    /// An object's header has changed: counts its bytes anew and moves it to another page if it has outgrown its
+    /// own. Says which page it was on if it moved.
+    pub fn resize(&mut self, object: u32) -> Option<u32> {
+        let page_bytes = self.page_bytes;
+        let node = self.node_mut(object).expect("the object is in use");
+        let (old, page) = (node.header_bytes, node.page);
+        let new = header_bytes(node, page_bytes) as u32;
+        node.header_bytes = new;
+        let header = &mut self.pages[page as usize];
+        header.bytes = header.bytes - old + new;
+        if header.bytes as usize <= self.room_bytes() {
+            return None;
+        }
+        self.leave(object, page, new);
+        let to = self.page_for(new);
+        self.enter(object, to, new);
+        self.node_mut(object).expect("the object is in use").page = to;
+        Some(page)
+    }
+
+    /// Writes the header page `page` as it is after the program `seq` into `data`.
+    pub fn encode(&self, page: u32, seq: u64, data: &mut [u8]) {
+        let members = &self.pages[page as usize].members;
+        let fits = encode(seq, members.iter().map(|object| (*object, self.node(*object).expect("in use"))), data);
+        debug_assert!(fits, "header page {page} is too full");
+    }
+
+    /// A header page is on flash as it is in memory.
+    pub fn written(&mut self, page: u32) {
+        let header = &mut self.pages[page as usize];
+        header.writes = header.writes.saturating_add(1);
+        self.free.append(&mut header.removed);
+        let members = header.members.clone();
+        for object in members {
+            let node = self.node_mut(object).expect("in use");
+            (node.resized, node.shrunk) = (false, false);
+        }
+        self.soft.remove(&page);
+        if self.dirty == Some(page) {
+            (self.dirty, self.destructive) = (None, false);
+        }
+    }
+
+    /// Directories from one up to the root, itself first.
+    pub fn ancestors(&self, object: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut at = Some(object);
+        core::iter::from_fn(move || {
+            let object = at?;
+            at = (object != ROOT).then(|| self.node(object).map(|node| node.parent)).flatten();
+            Some(object)
+        })
+    }
+
+    /// Finds a name; the object, of a hard link the one it stands for.
+    pub fn lookup(&self, parent: u32, name: &[u8]) -> Option<u32> {
+        let node = self.node(parent).filter(|node| node.kind == Kind::Directory)?;
+        node.children.get(name).copied()
+    }
+
+    /// What an object stands for: itself, or what it is a hard link to.
+    pub fn resolve(&self, object: u32) -> u32 {
+        self.node(object).and_then(|node| node.link_to).unwrap_or(object)
+    }
+
+    pub fn set_place(&mut self, owner: PageOwner, to: Ppn) {
+        match owner.what() {
+            Owned::Superblock => self.superblock = Some(to),
+            Owned::Retired => self.retired_at = Some(to),
+            Owned::Headers(page) => self.pages[page as usize].at = Some(to),
+            Owned::Chunk(object, chunk) => {
+                if let Some(node) = self.node_mut(object) {
+                    node.chunks.set(chunk, to);
+                }
+            }
+            Owned::Unknown => {}
+        }
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        let nodes: usize = self.iter().map(|(_, node)| node.memory_bytes()).sum();
+        let members: usize = self.pages.iter().map(|page| (page.members.capacity() + page.removed.capacity()) * 4).sum();
+        let tables = self.nodes.capacity() * 8 + self.pages.capacity() * size_of::<HeaderPage>();
+        (nodes + members + tables) as u64
+    }
+}
+
+/// Reads the list of retired segments.
+pub(crate) fn decode_bad(page: &[u8], segments: u32) -> Option<Vec<SegmentId>> {
+    let mut numbers = margay_log::Numbers(page);
+    if numbers.take(4)? != BAD_MAGIC {
+        return None;
+    }
+    let count = numbers.word().filter(|count| *count <= segments)?;
+    (0..count).map(|_| numbers.word().filter(|id| *id < segments).map(SegmentId)).collect()
+}
+
+impl Client<PageOwner> for Index {
+    #[inline]
+    fn relocated(&mut self, owner: PageOwner, to: Ppn) {
+        self.set_place(owner, to);
+    }
+
+    fn locate(&self, owner: PageOwner) -> Option<Ppn> {
+        match owner.what() {
+            Owned::Superblock => self.superblock,
+            Owned::Retired => self.retired_at,
+            Owned::Headers(page) => self.pages.get(page as usize)?.at,
+            Owned::Chunk(object, chunk) => self.node(object)?.chunks.get(chunk),
+            Owned::Unknown => None,
+        }
+    }
+
+    fn pending(&mut self, seq: u64, page: &mut [u8]) -> Option<PageOwner> {
+        if core::mem::take(&mut self.bad_dirty) {
+            page.fill(0);
+            let fits = &self.bad[..self.bad.len().min((page.len() - 8) / 4)];
+            page[..4].copy_from_slice(BAD_MAGIC);
+            page[4..8].copy_from_slice(&(fits.len() as u32).to_le_bytes());
+            for (slot, segment) in page[8..].chunks_exact_mut(4).zip(fits) {
+                slot.copy_from_slice(&segment.0.to_le_bytes());
+            }
+            return Some(PageOwner::RETIRED);
+        }
+        let dirty = self.dirty.filter(|_| self.destructive)?;
+        self.encode(dirty, seq, page);
+        self.written(dirty);
+        Some(PageOwner::headers(dirty))
+    }
+
+    fn retired(&mut self, segment: SegmentId) {
+        self.bad.push(segment);
+        self.bad_dirty = true;
+    }
+}

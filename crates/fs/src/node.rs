@@ -1,0 +1,203 @@
+use crate::chunks::Chunks;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A regular file.
+    File = 1,
+    /// A directory.
+    Directory = 2,
+    /// A symbolic link.
+    Symlink = 3,
+    /// A named pipe.
+    Fifo = 4,
+    /// A socket.
+    Socket = 5,
+    /// A character device.
+    CharDevice = 6,
+    /// A block device.
+    BlockDevice = 7,
+}
+
+impl Kind {
+    pub(crate) const fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::File,
+            2 => Self::Directory,
+            3 => Self::Symlink,
+            4 => Self::Fifo,
+            5 => Self::Socket,
+            6 => Self::CharDevice,
+            7 => Self::BlockDevice,
+            _ => return None,
+        })
+    }
+}
+
+/// A point in time: seconds since 1970 and nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Seconds.
+    pub secs: i64,
+    /// Nanoseconds, under 10^9.
+    pub nanos: u32,
+}
+
+/// What is to be known of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Its number; the root directory is 1.
+    pub object: u32,
+    /// Tells it from an earlier object of the same number.
+    pub generation: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits, 12 of them.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number, of devices.
+    pub rdev: u32,
+    /// Names it has; of a directory, its own and those of its subdirectories.
+    pub links: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Pages that it takes.
+    pub pages: u64,
+    /// Last access, as far as it was set by hand or written.
+    pub atime: Time,
+    /// Last modification of the data.
+    pub mtime: Time,
+    /// Last change of the object.
+    pub ctime: Time,
+}
+
+/// Data of one chunk that is not on flash yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Tail {
+    pub chunk: u32,
+    pub data: Box<[u8]>,
+    /// Size of the file on flash without it.
+    pub size_before: u64,
+}
+
+/// An object in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub kind: Kind,
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub rdev: u32,
+    pub atime: Time,
+    pub mtime: Time,
+    pub ctime: Time,
+    pub size: u64,
+    pub generation: u64,
+    /// The header page that its header is on.
+    pub page: u32,
+    /// Bytes of its header there.
+    pub header_bytes: u32,
+    pub parent: u32,
+    pub name: Box<[u8]>,
+    /// It has no name any more and lives while it is open.
+    pub orphan: bool,
+    pub chunks: Chunks,
+    /// What a symbolic link points to.
+    pub target: Box<[u8]>,
+    /// The object that a hard link is another name of.
+    pub link_to: Option<u32>,
+    /// Hard links to it.
+    pub links: Vec<u32>,
+    /// Of a directory.
+    pub children: BTreeMap<Box<[u8]>, u32>,
+    pub subdirectories: u32,
+    pub attributes: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    pub opens: u32,
+    pub tail: Option<Tail>,
+    /// Written since it was opened.
+    pub modified: bool,
+    /// Size or chunks differ from what its header on flash says.
+    pub resized: bool,
+    /// Its header may list other holes than before.
+    pub holes_changed: bool,
+    /// It was made shorter, and its header on flash does not say so yet.
+    pub shrunk: bool,
+}
+
+impl Node {
+    pub fn new(kind: Kind, mode: u16, uid: u32, gid: u32, parent: u32, name: &[u8], now: Time) -> Self {
+        Self {
+            kind,
+            mode,
+            uid,
+            gid,
+            rdev: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            size: 0,
+            generation: 0,
+            page: 0,
+            header_bytes: 0,
+            parent,
+            name: name.into(),
+            orphan: false,
+            chunks: Chunks::default(),
+            target: Box::default(),
+            link_to: None,
+            links: Vec::new(),
+            children: BTreeMap::new(),
+            subdirectories: 0,
+            attributes: BTreeMap::new(),
+            opens: 0,
+            tail: None,
+            modified: false,
+            resized: false,
+            holes_changed: false,
+            shrunk: false,
+        }
+    }
+
+    /// The size that its data on flash has.
+    pub fn size_on_flash(&self) -> u64 {
+        self.tail.as_ref().map_or(self.size, |tail| tail.size_before)
+    }
+
+    pub fn attributes(&self, object: u32) -> Attributes {
+        let links = match self.kind {
+            Kind::Directory => 2 + self.subdirectories,
+            _ => u32::from(!self.orphan) + self.links.len() as u32,
+        };
+        Attributes {
+            object,
+            generation: self.generation,
+            kind: self.kind,
+            mode: self.mode,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: self.rdev,
+            links,
+            size: if self.kind == Kind::Symlink { self.target.len() as u64 } else { self.size },
+            pages: self.chunks.count().into(),
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+        }
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        let names: usize = self.children.keys().map(|name| name.len() + 40).sum();
+        let attributes: usize = self.attributes.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
+        let tail = self.tail.as_ref().map_or(0, |tail| tail.data.len());
+        let own = size_of::<Self>() + self.name.len() + self.target.len() + self.links.capacity() * 4;
+        own + names + attributes + tail + self.chunks.memory_bytes()
+    }
+}

@@ -1,0 +1,81 @@
+use core::fmt;
+use margay_log::Owner;
+
+/// Most objects, their number 0 included, which is the file system's own.
+pub const MOST_OBJECTS: u32 = 1 << 24;
+/// Most chunks of a file: pages of data.
+pub const MOST_CHUNKS: u32 = 1 << 24;
+/// Owners that there can be.
+pub(crate) const OWNERS: u64 = 1 << 48;
+
+const FIRST_HEADER: u32 = 16;
+
+/// Whose a page is: an object and a chunk of it, 24 bits each. Object 0 holds the superblock's copy, the list of
+/// retired segments and the header pages (FORMAT.md, "Files").
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PageOwner(u64);
+
+/// What a page of an owner is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owned {
+    /// The copy of the superblock.
+    Superblock,
+    /// The list of retired segments.
+    Retired,
+    /// A page of object headers.
+    Headers(u32),
+    /// A page of a file's data.
+    Chunk(u32, u32),
+    /// Nothing that this version knows.
+    Unknown,
+}
+
+impl PageOwner {
+    /// Of the copy of the superblock.
+    pub const SUPERBLOCK: Self = Self(0);
+    /// Of the list of retired segments.
+    pub const RETIRED: Self = Self(1);
+
+    /// Of the list of retired segments, as it is on flash.
+    pub(crate) const RETIRED_U64: u64 = 1;
+
+    /// Of a page of object headers.
+    pub const fn headers(page: u32) -> Self {
+        Self((FIRST_HEADER + page) as u64)
+    }
+
+    /// Of a chunk of an object.
+    pub const fn chunk(object: u32, chunk: u32) -> Self {
+        Self((object as u64) << 24 | chunk as u64)
+    }
+
+    /// From what is on flash.
+    pub const fn from_u64(owner: u64) -> Self {
+        Self(owner)
+    }
+
+    /// What its page is.
+    pub const fn what(self) -> Owned {
+        let (object, chunk) = (self.0 >> 24, (self.0 & 0xFF_FFFF) as u32);
+        match (object, chunk) {
+            (0, 0) => Owned::Superblock,
+            (0, 1) => Owned::Retired,
+            (0, FIRST_HEADER..) => Owned::Headers(chunk - FIRST_HEADER),
+            (1..0x100_0000, _) => Owned::Chunk(object as u32, chunk),
+            _ => Owned::Unknown,
+        }
+    }
+}
+
+impl fmt::Debug for PageOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.what().fmt(f)
+    }
+}
+
+impl Owner for PageOwner {
+    #[inline(always)]
+    fn to_u64(self) -> u64 {
+        self.0
+    }
+}

@@ -362,6 +362,21 @@ pub enum ReproduceCommand {
         #[arg(long, short = 'q')]
         quiet: bool,
     },
+    /// The MODA study of page allocation in file systems (Baek et al. 2007): table 1, figures 3, 4, 9 to 11
+    Moda {
+        /// Seeds per cell
+        #[arg(long, default_value_t = 5)]
+        seeds: u32,
+        /// Folder for tables (.csv) and plots (.svg)
+        #[arg(long, default_value = "out/moda")]
+        folder: PathBuf,
+        /// Only what has published figures
+        #[arg(long)]
+        tables_only: bool,
+        /// No progress bars
+        #[arg(long, short = 'q')]
+        quiet: bool,
+    },
 }
 
 impl ReadingArgs {

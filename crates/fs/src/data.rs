@@ -178,6 +178,12 @@ impl<D: Store, S: Selection> Fs<D, S> {
         }
     }
 
+    /// Writes the chunk that a file holds in memory; its header waits.
+    pub fn flush_data(&mut self, object: u32) -> Result<(), FsError> {
+        self.begin()?;
+        self.flush_tail(object)
+    }
+
     /// Writes the chunk that a file holds in memory.
     pub(crate) fn flush_tail(&mut self, object: u32) -> Result<(), FsError> {
         let page_bytes = u64::from(self.index.page_bytes);
@@ -207,7 +213,7 @@ impl<D: Store, S: Selection> Fs<D, S> {
         let node = self.index.node(object).expect("the caller found it");
         let (old, owner) = (node.chunks.get(chunk), PageOwner::chunk(object, chunk));
         let inside = old.is_none() && u64::from(chunk) * u64::from(self.index.page_bytes) < node.size_on_flash();
-        self.log.placement_mut().next(Subject::Chunk { object, whole });
+        self.log.placement_mut().next(Subject::Chunk { object, chunk, whole });
         let now_us = self.now_us();
         let to = self.log.append(&mut self.index, owner, old, data, Hint::None, now_us)?;
         let node = self.index.node_mut(object).expect("it was found above");

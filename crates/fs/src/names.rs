@@ -216,6 +216,13 @@ impl<D: Store, S: Selection> Fs<D, S> {
         self.drop_entry(entry)
     }
 
+    /// Removes the first name of an object that is not a directory.
+    pub fn remove(&mut self, object: u32) -> Result<(), FsError> {
+        let node = self.node(object)?;
+        let (parent, name) = (node.parent, node.name.clone());
+        self.unlink(parent, &name)
+    }
+
     /// Removes an empty directory.
     pub fn rmdir(&mut self, parent: u32, name: &[u8]) -> Result<(), FsError> {
         self.begin()?;

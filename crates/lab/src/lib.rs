@@ -6,6 +6,7 @@ pub mod compare;
 mod device;
 mod disk;
 mod experiment;
+mod files;
 mod forecast;
 mod ops;
 pub mod reproduce;
@@ -17,6 +18,7 @@ mod work;
 pub use device::{DeviceSpec, Energy, Timing, presets};
 pub use disk::{Disk, build_disk};
 pub use experiment::{AddressChoice, Capacity, Experiment, Limit, Source, TraceSource};
+pub use files::{FileDevice, FileRow, FileRun};
 pub use forecast::Forecast;
 pub use result::{Outcome, Row, SCHEMA_VERSION, Sample};
 pub use run::{Prepared, Step, prepare, run, run_prepared, size_from_trace};
@@ -59,6 +61,12 @@ pub enum LabError {
         /// Why.
         error: margay_ftl::FtlError,
     },
+    /// The file system stopped.
+    #[error("the file system stopped: {0}")]
+    Files(#[from] margay_fs::FsError),
+    /// A closed form of the theory.
+    #[error(transparent)]
+    Theory(#[from] margay_theory::TheoryError),
     /// The source ended before all that was asked was done.
     #[error("the {what} ended after {done} host page writes of {asked} asked; {advice}")]
     Short {

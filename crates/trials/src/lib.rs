@@ -1,12 +1,15 @@
 //! Fault campaigns on small devices: power cuts at every program and erase, with every way an operation may be
 //! torn, and again at every operation of the recovery; segments that go bad at every operation; bit errors.
 
+mod enumerate;
 mod faults;
+mod files;
 mod oracle;
 mod power;
 mod setup;
 
 pub use faults::{bad_segments, bit_errors, metadata_flips, wear_out};
+pub use files::file_power_cuts;
 pub use oracle::{Oracle, content};
 pub use power::power_cuts;
 pub use setup::{Chip, Setup, Step, script};

@@ -1,7 +1,9 @@
 //! `margay-trials [quick|full]`: the fault campaigns, with their counts.
 #![allow(clippy::print_stdout, reason = "a program that reports")]
 
-use margay_trials::{Chip, Setup, Tally, bad_segments, bit_errors, metadata_flips, power_cuts, wear_out};
+use margay_trials::{
+    Chip, Setup, Tally, bad_segments, bit_errors, file_power_cuts, metadata_flips, power_cuts, wear_out,
+};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -60,6 +62,18 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
                     add("worn out", Box::new(|setup| wear_out(setup, 1)));
                 }
             }
+        }
+    }
+    for chip in Chip::ALL {
+        for allocator in margay_fs::allocators() {
+            let spec = allocator.name.parse().expect("an allocator of the registry");
+            let (stride, second, seeds) = if full { (1, 2, 3) } else { (7, 6, 1) };
+            let campaign = move || {
+                let mut tally = Tally::default();
+                (0..seeds).for_each(|seed| tally.merge(file_power_cuts(chip, spec, seed, 80, stride, second)));
+                tally
+            };
+            campaigns.push((format!("power cuts under files, {chip:?}, {}", allocator.name), Box::new(campaign)));
         }
     }
     campaigns

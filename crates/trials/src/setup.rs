@@ -23,7 +23,7 @@ impl Chip {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Nand, Self::SmallSpare, Self::Nor];
 
-    fn geometry(self, segments: u32, pages: u32) -> Geometry {
+    pub(crate) fn geometry(self, segments: u32, pages: u32) -> Geometry {
         match self {
             Self::Nand => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(160)),
             Self::SmallSpare => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(64)),

@@ -4,6 +4,7 @@
 //! function from `libm`.
 
 mod error;
+mod files;
 mod pattern;
 mod permutation;
 mod registry;
@@ -12,6 +13,7 @@ mod spec;
 mod zipf;
 
 pub use error::WorkloadError;
+pub use files::{FileBenchmark, FileMix, FileOp};
 pub use permutation::Permutation;
 pub use registry::{Info, parameters, patterns};
 pub use running::Workload;

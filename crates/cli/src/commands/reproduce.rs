@@ -4,7 +4,8 @@ use crate::failure::Failure;
 use crate::output::plot::{Chart, Curve, charts};
 use crate::output::{records, report, write_file};
 use indicatif::ProgressBar;
-use margay_lab::reproduce::{Figure, Watcher, fms};
+use margay_lab::LabError;
+use margay_lab::reproduce::{Figure, Reproduction, Watcher, fms, moda};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,17 +28,39 @@ fn find_hp_trace() -> Option<PathBuf> {
 }
 
 pub fn run(command: ReproduceCommand) -> Result<(), Failure> {
-    let ReproduceCommand::Fms { seeds, folder, hp_trace, tables_only, quiet } = command;
+    match command {
+        ReproduceCommand::Fms { seeds, folder, hp_trace, tables_only, quiet } => {
+            let options = fms::Options { seeds, hp_trace: hp_trace.or_else(find_hp_trace), tables_only };
+            show("The Flash Memory Server study", seeds, &folder, quiet, |bar| fms::run(&options, bar))
+        }
+        ReproduceCommand::Moda { seeds, folder, tables_only, quiet } => {
+            let options = moda::Options { seeds, tables_only };
+            show("The MODA study", seeds, &folder, quiet, |bar| moda::run(&options, bar))
+        }
+    }
+}
+
+fn show(
+    title: &str,
+    seeds: u32,
+    folder: &Path,
+    quiet: bool,
+    study: impl FnOnce(&Bar) -> Result<Reproduction, LabError>,
+) -> Result<(), Failure> {
     let bar = Bar(if quiet { ProgressBar::hidden() } else { ProgressBar::new(0) }, interrupt_flag());
-    let options = fms::Options { seeds, hp_trace: hp_trace.or_else(find_hp_trace), tables_only };
-    let result = fms::run(&options, &bar);
+    let result = study(&bar);
     bar.0.finish_and_clear();
     let result = result?;
-    crate::output::print_bytes(report::reproduction(&result, seeds).as_bytes())?;
+    crate::output::print_bytes(report::reproduction(title, &result, seeds).as_bytes())?;
     write_file(&folder.join("comparisons.csv"), &records::table(&result.comparisons)?)?;
-    write_file(&folder.join("rows.csv"), &records::table(&result.rows)?)?;
+    if !result.rows.is_empty() {
+        write_file(&folder.join("rows.csv"), &records::table(&result.rows)?)?;
+    }
+    if !result.files.is_empty() {
+        write_file(&folder.join("files.csv"), &records::table(&result.files)?)?;
+    }
     for figure in &result.figures {
-        write_figure(&folder, figure)?;
+        write_figure(folder, figure)?;
     }
     println!("tables and plots are in {}", folder.display());
     let missed = result.comparisons.iter().filter(|comparison| comparison.holds() == Some(false)).count();

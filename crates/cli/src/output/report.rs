@@ -336,7 +336,7 @@ pub fn trace_info(name: &str, info: &TraceInfo) -> String {
 }
 
 /// Published against measured.
-pub fn reproduction(result: &Reproduction, seeds: u32) -> String {
+pub fn reproduction(title: &str, result: &Reproduction, seeds: u32) -> String {
     let mut table = new_table(&["cell", "measure", "published", "to be met", "measured", "+-", "off by", "bound", ""]);
     for one in &result.comparisons {
         let digits = if one.wanted.abs() < 100.0 { 3 } else { 0 };
@@ -362,14 +362,17 @@ pub fn reproduction(result: &Reproduction, seeds: u32) -> String {
             Cell::new(verdict),
         ]);
     }
-    let mut text = format!("The Flash Memory Server study, means of {seeds} seeds\n{table}\n");
+    let mut text = format!("{title}, means of {seeds} seeds\n{table}\n");
     for figure in &result.figures {
         let mut header = vec![figure.x.clone()];
         header.extend(figure.curves.iter().map(|(name, _)| name.clone()));
         let mut table = Table::new();
         table.load_style(ASCII_MARKDOWN).set_header(header);
-        for (row, (x, _)) in figure.curves.first().map_or(&[][..], |curve| &curve.1).iter().enumerate() {
-            let values = figure.curves.iter().map(|(_, points)| right(format!("{:.1}", points[row].1)));
+        let longest = figure.curves.iter().map(|(_, points)| points).max_by_key(|points| points.len());
+        for (row, (x, _)) in longest.map_or(&[][..], |points| points).iter().enumerate() {
+            let value = |points: &Vec<(f64, f64)>| points.get(row).map_or(String::new(), |(_, y)| format!("{y:.1}"));
+            let values = figure.curves.iter().map(|(_, points)| right(value(points)));
+            let x = (x * 1000.0).round() / 1000.0;
             table.add_row(std::iter::once(right(x)).chain(values));
         }
         let _ = writeln!(text, "{} ({})\n{table}", figure.title, figure.y);

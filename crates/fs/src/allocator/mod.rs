@@ -28,6 +28,8 @@ pub enum Subject {
     Chunk {
         /// The file.
         object: u32,
+        /// Its number in the file.
+        chunk: u32,
         /// The file goes on behind it, or ends with it: no byte will be added to it.
         whole: bool,
     },
@@ -45,8 +47,8 @@ impl PageMark {
     fn of(subject: Subject) -> Self {
         match subject {
             Subject::Header { object, .. } => Self(object | Self::HEADER),
-            Subject::Chunk { object, whole: true } => Self(object),
-            Subject::Chunk { object, whole: false } => Self(object | Self::TAIL),
+            Subject::Chunk { object, whole: true, .. } => Self(object),
+            Subject::Chunk { object, whole: false, .. } => Self(object | Self::TAIL),
         }
     }
 
@@ -198,7 +200,7 @@ impl Allocator {
             AllocatorSpec::DacStatic => Rule::Dac { headers_apart: true },
             AllocatorSpec::Predictive => Rule::Predictive(Predictive::default()),
         };
-        Self { spec, rule, next: Subject::Chunk { object: 0, whole: true } }
+        Self { spec, rule, next: Subject::Chunk { object: 0, chunk: 0, whole: true } }
     }
 
     /// Its name and parameters.
@@ -272,7 +274,10 @@ impl Placement for Allocator {
             Rule::Moda(moda) => moda.stream(mark),
             Rule::Dac { headers_apart: true } if mark.is_header() => REGIONS,
             Rule::Dac { .. } => old.map_or(0, |(segment, _)| (region(segments, segment) + 1).min(REGIONS - 1)),
-            Rule::Predictive(predictive) => predictive.stream(self.next, old.is_some_and(|(_, mark)| !mark.is_tail())),
+            Rule::Predictive(predictive) => {
+                let overwrites = old.is_some_and(|(_, mark)| !mark.is_tail());
+                predictive.stream(self.next, overwrites, segments.data_pages)
+            },
         };
         (stream, mark)
     }

@@ -16,7 +16,8 @@ const COMPLETE: u8 = 4;
 /// Sessions after which a file's header is expected to change again.
 const OFTEN: u8 = 2;
 
-/// Places pages by what a file system knows beforehand of their end. An incomplete chunk dies when its file grows;
+/// Places pages by what a file system knows beforehand of their end. An incomplete chunk dies when its file grows,
+/// but that of a long file written at one go dies with it;
 /// a complete one only if it is overwritten, and one that was will be again; a header dies at the end of the
 /// session, and once more if its file has sessions often. What survives a cleaning was predicted wrongly and goes
 /// to the cold data.
@@ -39,16 +40,18 @@ impl Predictive {
         }
     }
 
-    fn is_often_modified(&self, object: u32) -> bool {
-        self.sessions.get(object as usize).is_some_and(|sessions| *sessions >= OFTEN)
+    fn sessions(&self, object: u32) -> u8 {
+        self.sessions.get(object as usize).copied().unwrap_or(0)
     }
 
     /// `overwrites` if it takes the place of a complete chunk.
-    pub fn stream(&self, subject: Subject, overwrites: bool) -> u8 {
+    pub fn stream(&self, subject: Subject, overwrites: bool, data_pages: u32) -> u8 {
+        // The end of a file that is longer than a segment and was written in one session dies with the file.
+        let is_end = |object: u32, chunk: u32| chunk >= data_pages && self.sessions(object) == 0;
         match subject {
-            Subject::Header { object, open, .. } if open || self.is_often_modified(object) => LIVE_HEADERS,
+            Subject::Header { object, open, .. } if open || self.sessions(object) >= OFTEN => LIVE_HEADERS,
             Subject::Header { .. } => HEADERS,
-            Subject::Chunk { whole: false, .. } => TAILS,
+            Subject::Chunk { object, chunk, whole: false } if !is_end(object, chunk) => TAILS,
             Subject::Chunk { .. } if overwrites => OVERWRITTEN,
             Subject::Chunk { .. } => COMPLETE,
         }

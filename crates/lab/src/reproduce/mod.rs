@@ -1,6 +1,7 @@
 //! Reproductions of published results: what was printed beside what the engine does.
 
 pub mod fms;
+pub mod moda;
 
 use crate::LabError;
 use serde::{Serialize, Serializer};
@@ -15,6 +16,10 @@ pub enum Bound {
     Relative(f64),
     /// By so much, in its own unit.
     Absolute(f64),
+    /// It may be greater.
+    AtLeast,
+    /// It may be smaller.
+    AtMost,
     /// It is only reported.
     None,
 }
@@ -25,6 +30,8 @@ impl fmt::Display for Bound {
             Self::Exact(_) => f.write_str("exact"),
             Self::Relative(share) => write!(f, "{:.1} %", share * 100.0),
             Self::Absolute(by) => write!(f, "{by}"),
+            Self::AtLeast => f.write_str("at least"),
+            Self::AtMost => f.write_str("at most"),
             Self::None => f.write_str("-"),
         }
     }
@@ -69,6 +76,8 @@ impl Comparison {
         match self.bound {
             Bound::Exact(digits) | Bound::Absolute(digits) => Some(difference <= digits),
             Bound::Relative(share) => Some(difference <= share * self.wanted.abs()),
+            Bound::AtLeast => Some(self.measured >= self.wanted),
+            Bound::AtMost => Some(self.measured <= self.wanted),
             Bound::None => None,
         }
     }
@@ -100,6 +109,8 @@ pub struct Reproduction {
     pub findings: Vec<String>,
     /// The results behind it all.
     pub rows: Vec<crate::Row>,
+    /// The same of file benchmarks.
+    pub files: Vec<crate::FileRow>,
 }
 
 /// Mean and sample standard deviation.

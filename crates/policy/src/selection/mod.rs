@@ -1,5 +1,6 @@
 //! Selection: which segment is the next victim.
 
+mod any;
 mod cat;
 mod cost_benefit;
 mod d_choices;
@@ -7,6 +8,7 @@ mod fifo;
 mod greedy;
 mod windowed;
 
+pub use any::AnySelection;
 pub use cat::Cat;
 pub(crate) use cat::price as cat_price;
 pub(crate) use cost_benefit::scan_key as cost_benefit_key;

@@ -1,0 +1,416 @@
+//! File benchmarks: what programs of small devices do with their files. Deterministic under a seed.
+//!
+//! The MODA paper (Baek et al. 2007, sec. 6) names seven; their sizes are those that its Table 1 fits
+//! (docs/reproduction.md).
+
+use crate::WorkloadError;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::fmt;
+use std::str::FromStr;
+
+/// A step of a program. Files and directories are numbered in the order of their creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileOp {
+    /// Makes a directory, in a directory or in the top one.
+    Mkdir {
+        /// Its number.
+        directory: u32,
+        /// The directory it is in.
+        parent: Option<u32>,
+    },
+    /// Makes a file and opens it.
+    Create {
+        /// Its number.
+        file: u32,
+        /// The directory it is in.
+        parent: Option<u32>,
+    },
+    /// Opens a file.
+    Open {
+        /// The file.
+        file: u32,
+    },
+    /// Writes at the end of an open file.
+    Append {
+        /// The file.
+        file: u32,
+        /// Bytes.
+        bytes: u32,
+    },
+    /// Writes at the start of an open file.
+    Overwrite {
+        /// The file.
+        file: u32,
+        /// Bytes.
+        bytes: u32,
+    },
+    /// Writes what was written to an open file to flash.
+    Sync {
+        /// The file.
+        file: u32,
+    },
+    /// Closes a file.
+    Close {
+        /// The file.
+        file: u32,
+    },
+    /// Reads a whole file.
+    Read {
+        /// The file.
+        file: u32,
+    },
+    /// Removes a closed file.
+    Delete {
+        /// The file.
+        file: u32,
+    },
+}
+
+/// A benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FileBenchmark {
+    Camera,
+    Movie,
+    Phone,
+    Recorder,
+    Fax,
+    Postmark,
+    Andrew,
+    PostmarkStock,
+}
+
+impl FileBenchmark {
+    /// Those of the paper's Table 1, in its order.
+    pub const ALL: [Self; 7] =
+        [Self::Camera, Self::Movie, Self::Phone, Self::Recorder, Self::Fax, Self::Postmark, Self::Andrew];
+
+    /// Its name in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Camera => "camera",
+            Self::Movie => "movie",
+            Self::Phone => "phone",
+            Self::Recorder => "recorder",
+            Self::Fax => "fax",
+            Self::Postmark => "postmark",
+            Self::Andrew => "andrew",
+            Self::PostmarkStock => "postmark-stock",
+        }
+    }
+
+    /// What it does.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Camera => "11 x 6 pictures of 200 to 400 KiB; some are looked at, at last some deleted",
+            Self::Movie => "10 films of 5.7 MiB, each then played",
+            Self::Phone => "6 files; 13,000 sessions append two records of 119 bytes, each synced",
+            Self::Recorder => "10,000 sessions append 32 bytes; one in 16 rewrites a parameter file of 256 bytes",
+            Self::Fax => "250 faxes of 4 pages of 51,300 bytes, with a history of 200 bytes each",
+            Self::Postmark => "780 files of 500 to 10,004 bytes, then 500 reads or appends",
+            Self::Andrew => "14 trees of 45 directories and 70 files of 200 to 8,800 bytes",
+            Self::PostmarkStock => "500 files, then 500 times a read or an append and a creation or a deletion",
+        }
+    }
+
+    /// Its steps.
+    pub fn steps(self, seed: u64) -> Vec<FileOp> {
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x00F1_1E5);
+        let mut script = Script { steps: Vec::new(), files: 0, directories: 0, random };
+        match self {
+            Self::Camera => camera(&mut script),
+            Self::Movie => movie(&mut script),
+            Self::Phone => phone(&mut script),
+            Self::Recorder => recorder(&mut script),
+            Self::Fax => fax(&mut script),
+            Self::Postmark => postmark(&mut script),
+            Self::Andrew => andrew(&mut script),
+            Self::PostmarkStock => postmark_stock(&mut script),
+        }
+        script.steps
+    }
+}
+
+/// One benchmark, or several at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileMix(pub Vec<FileBenchmark>);
+
+impl fmt::Display for FileMix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.0.iter().map(|benchmark| benchmark.name()).collect();
+        f.write_str(&names.join("+"))
+    }
+}
+
+impl FromStr for FileMix {
+    type Err = WorkloadError;
+
+    fn from_str(text: &str) -> Result<Self, WorkloadError> {
+        let find = |name: &str| {
+            let all = || FileBenchmark::ALL.into_iter().chain([FileBenchmark::PostmarkStock]);
+            let known: Vec<_> = all().map(FileBenchmark::name).collect();
+            let found = all().find(|benchmark| benchmark.name() == name.trim());
+            found.ok_or_else(|| WorkloadError::value("benchmark", name, format!("one of {}", known.join(", "))))
+        };
+        text.split('+').map(find).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl FileMix {
+    /// The steps of all, each spread evenly over the whole.
+    pub fn steps(&self, seed: u64) -> Vec<FileOp> {
+        let mut all = Vec::new();
+        let (mut files, mut directories) = (0, 0);
+        for (index, benchmark) in self.0.iter().enumerate() {
+            let steps = benchmark.steps(seed.wrapping_add(index as u64 * 7919));
+            let count = steps.len() as f64;
+            let (mut most_file, mut most_directory) = (0, 0);
+            for (i, step) in steps.into_iter().enumerate() {
+                if let FileOp::Create { file, .. } = step {
+                    most_file = most_file.max(file + 1);
+                }
+                if let FileOp::Mkdir { directory, .. } = step {
+                    most_directory = most_directory.max(directory + 1);
+                }
+                all.push((i as f64 / count, index, step.shifted(files, directories)));
+            }
+            files += most_file;
+            directories += most_directory;
+        }
+        all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        all.into_iter().map(|(.., step)| step).collect()
+    }
+}
+
+impl FileOp {
+    /// The same with later numbers.
+    fn shifted(self, files: u32, directories: u32) -> Self {
+        let parent = |parent: Option<u32>| parent.map(|parent| parent + directories);
+        match self {
+            Self::Mkdir { directory, parent: up } => {
+                Self::Mkdir { directory: directory + directories, parent: parent(up) }
+            }
+            Self::Create { file, parent: up } => Self::Create { file: file + files, parent: parent(up) },
+            Self::Open { file } => Self::Open { file: file + files },
+            Self::Append { file, bytes } => Self::Append { file: file + files, bytes },
+            Self::Overwrite { file, bytes } => Self::Overwrite { file: file + files, bytes },
+            Self::Sync { file } => Self::Sync { file: file + files },
+            Self::Close { file } => Self::Close { file: file + files },
+            Self::Read { file } => Self::Read { file: file + files },
+            Self::Delete { file } => Self::Delete { file: file + files },
+        }
+    }
+}
+
+struct Script {
+    steps: Vec<FileOp>,
+    files: u32,
+    directories: u32,
+    random: Xoshiro256PlusPlus,
+}
+
+/// Bytes of a program's write.
+const WRITE_BYTES: u32 = 4096;
+
+impl Script {
+    /// A number from `low` to `high`.
+    fn between(&mut self, low: u32, high: u32) -> u32 {
+        let span = u64::from(high - low) + 1;
+        // Unbiased to one part in 2^32.
+        low + ((u128::from(self.random.next_u64()) * u128::from(span)) >> 64) as u32
+    }
+
+    fn mkdir(&mut self, parent: Option<u32>) -> u32 {
+        self.steps.push(FileOp::Mkdir { directory: self.directories, parent });
+        self.directories += 1;
+        self.directories - 1
+    }
+
+    fn create(&mut self, parent: Option<u32>) -> u32 {
+        self.steps.push(FileOp::Create { file: self.files, parent });
+        self.files += 1;
+        self.files - 1
+    }
+
+    fn append(&mut self, file: u32, bytes: u32) {
+        let mut left = bytes;
+        while left > 0 {
+            let bytes = left.min(WRITE_BYTES);
+            self.steps.push(FileOp::Append { file, bytes });
+            left -= bytes;
+        }
+    }
+
+    fn close(&mut self, file: u32) {
+        self.steps.push(FileOp::Close { file });
+    }
+
+    /// A file of so many bytes, closed.
+    fn file(&mut self, parent: Option<u32>, bytes: u32) -> u32 {
+        let file = self.create(parent);
+        self.append(file, bytes);
+        self.close(file);
+        file
+    }
+}
+
+fn camera(script: &mut Script) {
+    let mut pictures = Vec::new();
+    for transaction in 1..=11 {
+        for _ in 0..6 {
+            let bytes = script.between(200 * 1024, 400 * 1024);
+            pictures.push(script.file(None, bytes));
+        }
+        for _ in 0..3 {
+            let at = script.between(0, pictures.len() as u32 - 1) as usize;
+            script.steps.push(FileOp::Read { file: pictures[at] });
+        }
+        if transaction >= 6 {
+            let at = script.between(0, pictures.len() as u32 - 1) as usize;
+            let file = pictures.swap_remove(at);
+            script.steps.push(FileOp::Delete { file });
+        }
+    }
+}
+
+fn movie(script: &mut Script) {
+    for _ in 0..10 {
+        let file = script.file(None, 11_758 * 512);
+        script.steps.push(FileOp::Read { file });
+    }
+}
+
+fn phone(script: &mut Script) {
+    let files: Vec<u32> = (0..6).map(|_| script.file(None, 0)).collect();
+    for _ in 0..13_000 {
+        let file = files[script.between(0, 5) as usize];
+        script.steps.push(FileOp::Open { file });
+        for _ in 0..2 {
+            script.append(file, 119);
+            script.steps.push(FileOp::Sync { file });
+        }
+        script.close(file);
+    }
+}
+
+fn recorder(script: &mut Script) {
+    let record = script.file(None, 0);
+    let parameters = script.file(None, 256);
+    for _ in 0..10_000 {
+        script.steps.push(FileOp::Open { file: record });
+        script.append(record, 32);
+        script.close(record);
+        if script.between(1, 16) == 1 {
+            script.steps.push(FileOp::Open { file: parameters });
+            script.steps.push(FileOp::Overwrite { file: parameters, bytes: 256 });
+            script.close(parameters);
+        }
+    }
+}
+
+fn fax(script: &mut Script) {
+    script.file(None, 32 * 1024);
+    let history = script.create(None);
+    for _ in 0..250 {
+        for _ in 0..4 {
+            script.file(None, 51_300);
+        }
+        script.append(history, 200);
+    }
+    script.close(history);
+}
+
+fn postmark(script: &mut Script) {
+    let mut files = Vec::new();
+    for _ in 0..780 {
+        let bytes = script.between(500, 10_004);
+        files.push((script.file(None, bytes), bytes));
+    }
+    for _ in 0..500 {
+        let at = script.between(0, files.len() as u32 - 1) as usize;
+        let (file, bytes) = files[at];
+        if script.between(0, 1) == 0 {
+            script.steps.push(FileOp::Read { file });
+        } else if bytes < 10_004 {
+            let more = script.between(1, 10_004 - bytes);
+            script.steps.push(FileOp::Open { file });
+            script.append(file, more);
+            script.close(file);
+            files[at].1 += more;
+        }
+    }
+}
+
+/// Katcher's Postmark with its default numbers, without the final deletion.
+fn postmark_stock(script: &mut Script) {
+    let create = |script: &mut Script| {
+        let bytes = script.between(500, 9_774);
+        (script.file(None, bytes), bytes)
+    };
+    let mut files: Vec<(u32, u32)> = (0..500).map(|_| create(script)).collect();
+    for _ in 0..500 {
+        let at = script.between(0, files.len() as u32 - 1) as usize;
+        let (file, bytes) = files[at];
+        if script.between(0, 1) == 0 {
+            script.steps.push(FileOp::Read { file });
+        } else if bytes < 9_774 {
+            let more = script.between(1, 9_774 - bytes);
+            script.steps.push(FileOp::Open { file });
+            script.append(file, more);
+            script.close(file);
+            files[at].1 += more;
+        }
+        if script.between(0, 1) == 0 {
+            let new = create(script);
+            files.push(new);
+        } else if files.len() > 1 {
+            let at = script.between(0, files.len() as u32 - 1) as usize;
+            let (file, _) = files.swap_remove(at);
+            script.steps.push(FileOp::Delete { file });
+        }
+    }
+}
+
+fn andrew(script: &mut Script) {
+    for _ in 0..14 {
+        let tree = script.mkdir(None);
+        let directories: Vec<u32> =
+            core::iter::once(tree).chain((1..45).map(|_| script.mkdir(Some(tree)))).collect();
+        for i in 0..70 {
+            let bytes = script.between(200, 8_800);
+            script.file(Some(directories[i % directories.len()]), bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn benchmarks_have_the_sizes_of_the_specification_and_repeat_under_a_seed() {
+        let count = |benchmark: FileBenchmark, which: fn(&FileOp) -> bool| {
+            benchmark.steps(1).iter().filter(|step| which(step)).count()
+        };
+        assert_eq!(count(FileBenchmark::Phone, |step| matches!(step, FileOp::Sync { .. })), 26_000);
+        assert_eq!(count(FileBenchmark::Andrew, |step| matches!(step, FileOp::Mkdir { .. })), 14 * 45);
+        assert_eq!(count(FileBenchmark::Camera, |step| matches!(step, FileOp::Delete { .. })), 6);
+        for benchmark in FileBenchmark::ALL {
+            assert_eq!(benchmark.steps(3), benchmark.steps(3));
+        }
+    }
+
+    #[test]
+    fn a_mix_holds_the_steps_of_all_with_numbers_of_their_own() {
+        let mix: FileMix = "camera+phone".parse().unwrap();
+        let steps = mix.steps(1);
+        let parts = FileBenchmark::Camera.steps(1).len() + FileBenchmark::Phone.steps(1).len();
+        assert_eq!(steps.len(), parts);
+        let mut created: Vec<_> =
+            steps.iter().filter_map(|step| if let FileOp::Create { file, .. } = step { Some(*file) } else { None }).collect();
+        created.sort_unstable();
+        assert_eq!(created, (0..72).collect::<Vec<_>>());
+        assert!("camera+disco".parse::<FileMix>().unwrap_err().to_string().contains("postmark"));
+    }
+}

@@ -1,6 +1,7 @@
 //! The command line, and experiment files with the same keys.
 
 use crate::failure::Failure;
+pub use crate::fs_args::{FsCommand, MountArgs};
 pub use crate::volume_args::{FormatArgs, ServeArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use margay_lab::{AddressChoice, Capacity, DeviceSpec, Experiment, Limit, Source, TraceSource};
@@ -26,6 +27,11 @@ pub enum Command {
     Format(FormatArgs),
     /// Serve flash images as disks over NBD, until a signal comes
     Serve(ServeArgs),
+    /// Mount a flash image that holds a file system, until it is unmounted or a signal comes
+    Mount(MountArgs),
+    /// Format, look into and change file systems on flash images without mounting them
+    #[command(subcommand)]
+    Fs(FsCommand),
     /// Show what a flash image is, its wear, streams and write amplification
     Info {
         /// The flash image
@@ -92,6 +98,7 @@ pub enum ListOf {
     Selection,
     Placement,
     Leveling,
+    Allocators,
     Workloads,
     Traces,
     Devices,

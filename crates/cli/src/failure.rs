@@ -86,6 +86,17 @@ pub fn of_volume(image: &std::path::Path, error: &margay_volume::VolumeError) ->
     }
 }
 
+/// A file system that could not be used, with the name of its image.
+pub fn of_mount(image: &std::path::Path, error: &margay_mount::MountError) -> Failure {
+    use margay_mount::MountError as E;
+    let text = format!("{}: {error}", image.display());
+    match error {
+        E::Policy(_) | E::Layout(_) | E::Superblock(_) | E::Config(_) => Failure::Usage(text),
+        E::Mount(_) => Failure::Input(text),
+        E::Fs(_) | E::Fuse { .. } | E::Io(_) => Failure::Run(text),
+    }
+}
+
 /// A file that is no image, or cannot be used as one.
 pub fn of_image(image: &std::path::Path, error: &margay_media::ImageError) -> Failure {
     Failure::Input(format!("{}: {error}", image.display()))

@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod failure;
+mod fs_args;
 mod output;
 mod volume_args;
 

@@ -45,11 +45,9 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     start.checked_add(len).map(|_| (start, len)).ok_or_else(|| "past the end of any disk".into())
 }
 
-/// Format a file as a flash device that holds a disk.
+/// A file and the shape of the flash device in it.
 #[derive(Clone, Debug, Args)]
-pub struct FormatArgs {
-    /// The file; it is created
-    pub image: PathBuf,
+pub struct GeometryArgs {
     /// Device preset or .toml file (see `margay policies devices`), instead of the options below
     #[arg(long, short = 'd')]
     pub device: Option<String>,
@@ -68,6 +66,18 @@ pub struct FormatArgs {
     /// The device is programmed byte by byte (NOR): it has no spare area
     #[arg(long, conflicts_with = "device")]
     pub nor: bool,
+    /// Format a file that is a flash image already; all that is on it is lost
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Format a file as a flash device that holds a disk.
+#[derive(Clone, Debug, Args)]
+pub struct FormatArgs {
+    /// The file; it is created
+    pub image: PathBuf,
+    #[command(flatten)]
+    pub flash: GeometryArgs,
     /// Capacity of the disk, in bytes (48M) or as a share of the flash (75%) [default: 90%]
     #[arg(long)]
     pub export: Option<String>,
@@ -77,9 +87,6 @@ pub struct FormatArgs {
     /// Cleaning stops when so many segments are free [default: the low-water mark]
     #[arg(long)]
     pub high_water: Option<u32>,
-    /// Format a file that is a flash image already; all that is on it is lost
-    #[arg(long)]
-    pub force: bool,
     #[command(flatten)]
     pub policies: PolicyArgs,
 }

@@ -1,30 +1,38 @@
 use crate::args::{FormatArgs, bytes};
 use crate::failure::{Failure, of_image, of_volume};
-use crate::volume_args::exported_pages;
+use crate::volume_args::{GeometryArgs, exported_pages};
 use margay_flash::{Flash, Geometry};
 use margay_lab::DeviceSpec;
 use margay_media::ImageFlash;
 use margay_volume::{FormatOptions, Volume};
+use std::path::Path;
 
 pub fn run(args: &FormatArgs) -> Result<(), Failure> {
-    let exists = args.image.exists();
-    if exists && !args.force {
+    on_image(&args.image, &args.flash, |device| format(args, device))
+}
+
+/// Formats a new image, or one that is there already if that is allowed.
+pub fn on_image(
+    image: &Path,
+    flash: &GeometryArgs,
+    format: impl FnOnce(ImageFlash) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let exists = image.exists();
+    if exists && !flash.force {
         let problem = "exists; --force formats a flash image again, and all that is on it is lost";
-        return Err(Failure::Usage(format!("{}: {problem}", args.image.display())));
+        return Err(Failure::Usage(format!("{}: {problem}", image.display())));
     }
     // A file that is no flash image is never overwritten.
-    let device =
-        if exists { ImageFlash::open(&args.image, false) } else { ImageFlash::create(&args.image, geometry(args)?) };
-    let device = device.map_err(|error| of_image(&args.image, &error))?;
-    let result = format(args, device);
+    let device = if exists { ImageFlash::open(image, false) } else { ImageFlash::create(image, geometry(flash)?) };
+    let result = format(device.map_err(|error| of_image(image, &error))?);
     if result.is_err() && !exists {
         // Nothing was there before; an image that was not formatted helps nobody.
-        let _ = std::fs::remove_file(&args.image);
+        let _ = std::fs::remove_file(image);
     }
     result
 }
 
-fn geometry(args: &FormatArgs) -> Result<Geometry, Failure> {
+fn geometry(args: &GeometryArgs) -> Result<Geometry, Failure> {
     let size = args.size.as_deref().map(bytes).transpose()?;
     if let Some(name) = &args.device {
         let mut device = DeviceSpec::load(name)?;

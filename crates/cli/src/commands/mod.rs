@@ -1,8 +1,11 @@
+mod bench;
 mod compare;
+mod files;
 mod format;
 mod generate;
 mod inspect;
 mod model;
+mod mount;
 mod policies;
 mod progress;
 mod replay;
@@ -18,6 +21,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Format(args) => format::run(&args),
         Command::Serve(args) => serve::run(args),
+        Command::Mount(args) => mount::run(&args),
+        Command::Fs(command) => files::run(command),
         Command::Info { image, json } => inspect::info(&image, json),
         Command::Check { image } => inspect::check(&image),
         Command::Dump { image, segment } => inspect::dump(&image, segment),

@@ -54,6 +54,17 @@ fn lists() -> Result<Vec<List>, Failure> {
         (ListOf::Placement, "Placement: which stream a page goes to", registry::placements().map(policy).collect()),
         (ListOf::Leveling, "Leveling: keeping erase counts close", registry::levelings().map(policy).collect()),
         (
+            ListOf::Allocators,
+            "Allocators: which stream a page of a file system goes to",
+            margay_fs::allocators()
+                .map(|info| Entry {
+                    parameters: info.parameters.iter().map(|(key, what)| (key.to_string(), what.to_string())).collect(),
+                    source: info.source.into(),
+                    ..plain(info.name, info.summary)
+                })
+                .collect(),
+        ),
+        (
             ListOf::Workloads,
             "Workloads, and the parameters of all of them",
             workloads.map(|i| plain(i.name, i.summary)).collect(),

@@ -1,0 +1,40 @@
+use crate::args::MountArgs;
+use crate::failure::{Failure, of_image, of_mount};
+use margay_media::ImageFlash;
+use margay_mount::{MountOptions, OpenOptions, mount, open};
+
+pub fn run(args: &MountArgs) -> Result<(), Failure> {
+    let level = if args.verbose { tracing::Level::INFO } else { tracing::Level::WARN };
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).init();
+    let device = ImageFlash::open(&args.image, args.read_only).map_err(|error| of_image(&args.image, &error))?;
+    let device = if args.no_sync { device.without_sync() } else { device };
+    let policies = &args.policies;
+    let options = OpenOptions {
+        read_only: args.read_only,
+        selection: policies.selection,
+        allocator: policies.allocator,
+        leveling: policies.leveling,
+        most_pages_per_write: policies.most_pages_per_write,
+    };
+    let fs = open(device, &options).map_err(|error| of_mount(&args.image, &error))?;
+    let report = fs.mount_report();
+    let how = if report.from_checkpoint { "by its checkpoint" } else { "by looking into every segment" };
+    tracing::info!("{}: found {how}, {} reads", args.image.display(), report.reads);
+    let image = args.image.canonicalize().unwrap_or_else(|_| args.image.clone());
+    let options = MountOptions {
+        read_only: args.read_only,
+        allow_other: args.allow_other,
+        commit_s: args.commit,
+        metrics: args.metrics.clone(),
+        name: image.display().to_string(),
+    };
+    let ready = || {
+        let (image, folder) = (args.image.display(), args.folder.display());
+        eprintln!("{image} is mounted on {folder}  (stop with ctrl-C or fusermount3 -u {folder})");
+    };
+    let with_checkpoint =
+        mount(fs, &args.folder, &options, ready).map_err(|error| of_mount(&args.image, &error))?;
+    let how = if args.read_only || with_checkpoint { "" } else { "; no room for a checkpoint" };
+    eprintln!("unmounted cleanly{how}");
+    Ok(())
+}

@@ -2,31 +2,13 @@
 //! its tests say that they were skipped, and in CI that is a failure.
 #![allow(clippy::print_stderr)]
 
+mod common;
+
+use common::{MARGAY, has, run, text};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-const MARGAY: &str = env!("CARGO_BIN_EXE_margay");
-
-fn has(program: &str) -> bool {
-    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap().status.success();
-    if !found {
-        eprintln!("SKIPPED: {program} is not installed");
-        assert!(std::env::var_os("CI").is_none(), "{program} is missing in CI");
-    }
-    found
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-fn run(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().unwrap();
-    assert!(output.status.success(), "{program} {args:?}: {}", text(&output));
-    text(&output)
-}
 
 struct Disk {
     dir: TempDir,

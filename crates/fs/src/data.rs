@@ -339,11 +339,13 @@ impl<D: Store, S: Selection> Fs<D, S> {
         let modified = core::mem::take(&mut node.modified);
         self.flush_tail(object)?;
         if modified {
+            // The session itself counts from the next one on.
             if self.index.single {
                 let page = self.node(object)?.page;
                 self.write_headers(page)?;
             }
             self.log.placement_mut().modified(object);
+            self.keep_heat(object);
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use margay_log::{Numbers, put};
 const MAGIC: &[u8; 4] = b"MGFH";
 /// Bytes of a header page before its headers.
 pub(crate) const PAGE_HEADER_BYTES: usize = 16;
-const FIXED_BYTES: usize = 81;
+const FIXED_BYTES: usize = 82;
 const LINK: u8 = 0x40;
 const ORPHAN: u8 = 1;
 
@@ -63,6 +63,7 @@ fn encode_header(object: u32, node: &Node, page_bytes: u32, bytes: &mut Vec<u8>)
     put(bytes, object.into(), 4);
     put(bytes, u64::from(node.kind as u8 | if node.link_to.is_some() { LINK } else { 0 }), 1);
     put(bytes, u64::from(node.orphan), 1);
+    put(bytes, node.heat.into(), 1);
     put(bytes, node.mode.into(), 2);
     for number in [node.uid, node.gid, node.parent, node.link_to.unwrap_or(node.rdev)] {
         put(bytes, number.into(), 4);
@@ -115,8 +116,8 @@ fn decode_header(page: &mut Numbers<'_>) -> Option<Found> {
     let len = usize::from(u16::from_le_bytes(page.0.get(..2)?.try_into().ok()?));
     let mut numbers = Numbers(page.take(len)?);
     numbers.take(2)?;
-    let (object, kind, flags, mode) =
-        (numbers.word()?, numbers.next(1)? as u8, numbers.next(1)? as u8, numbers.next(2)?);
+    let (object, kind, flags) = (numbers.word()?, numbers.next(1)? as u8, numbers.next(1)? as u8);
+    let (heat, mode) = (numbers.next(1)? as u8, numbers.next(2)?);
     let (uid, gid, parent, other) = (numbers.word()?, numbers.word()?, numbers.word()?, numbers.word()?);
     let size = numbers.next(8)?;
     let (atime, mtime, ctime) = (time(&mut numbers)?, time(&mut numbers)?, time(&mut numbers)?);
@@ -137,7 +138,7 @@ fn decode_header(page: &mut Numbers<'_>) -> Option<Found> {
         let (name, value) = (numbers.next(1)? as usize, numbers.next(2)? as usize);
         set.insert(numbers.take(name)?.into(), numbers.take(value)?.into());
     }
-    (node.attributes, node.orphan, node.size) = (set, flags & ORPHAN != 0, size);
+    (node.attributes, node.orphan, node.size, node.heat) = (set, flags & ORPHAN != 0, size, heat);
     (node.atime, node.ctime, node.generation) = (atime, ctime, generation);
     node.header_bytes = len as u32;
     Some(Found { object, node, holes: holes? })

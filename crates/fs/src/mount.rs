@@ -447,6 +447,9 @@ impl<F: Flash, S: Selection> Fs<Formatted<F>, S> {
         let log = Log::restore(device, config, selection, allocator, pages, &restored).map_err(LogError::from)?;
         let mut fs = Self::on(log, index, pages.into());
         fs.superblock = Some(Box::new(superblock.clone()));
+        for (object, node) in fs.index.iter() {
+            fs.log.placement_mut().recall(object, node.heat);
+        }
         (fs.read_only, fs.report) = (read_only, report);
         if !read_only {
             fs.log.start(&mut fs.index, superblock, &restored, &mut stop, suspect)?;

@@ -173,6 +173,7 @@ impl<D: Store, S: Selection> Fs<D, S> {
         node.rdev = new.rdev;
         let object = self.add(node)?;
         self.log.placement_mut().created(object);
+        self.keep_heat(object);
         let page = self.node(object)?.page;
         self.touch(page, false)?;
         self.attributes(object)

@@ -100,6 +100,8 @@ pub(crate) struct Node {
     pub ctime: Time,
     pub size: u64,
     pub generation: u64,
+    /// What the allocator knows of it.
+    pub heat: u8,
     /// The header page that its header is on.
     pub page: u32,
     /// Bytes of its header there.
@@ -144,6 +146,7 @@ impl Node {
             ctime: now,
             size: 0,
             generation: 0,
+            heat: 0,
             page: 0,
             header_bytes: 0,
             parent,

@@ -63,6 +63,14 @@ impl<D: Store, S: Selection> Fs<D, S> {
         }
     }
 
+    /// What the allocator knows of an object goes to flash with its header.
+    pub(crate) fn keep_heat(&mut self, object: u32) {
+        let heat = self.log.placement().remember(object);
+        if let Some(node) = self.index.node_mut(object) {
+            node.heat = heat;
+        }
+    }
+
     /// Writes a header page.
     pub(crate) fn write_headers(&mut self, page: u32) -> Result<(), FsError> {
         let owner = PageOwner::headers(page);

@@ -237,6 +237,24 @@ impl Allocator {
         self.created(object);
     }
 
+    /// What is kept on flash of what it knows of a file: 0 if nothing.
+    pub fn remember(&self, object: u32) -> u8 {
+        match &self.rule {
+            Rule::Moda(moda) => moda.remember(object),
+            Rule::Predictive(predictive) => predictive.remember(object),
+            Rule::Sequential | Rule::Dac { .. } => 0,
+        }
+    }
+
+    /// What was kept of a file, at a mount.
+    pub fn recall(&mut self, object: u32, heat: u8) {
+        match &mut self.rule {
+            Rule::Moda(moda) => moda.recall(object, heat),
+            Rule::Predictive(predictive) => predictive.recall(object, heat),
+            Rule::Sequential | Rule::Dac { .. } => {}
+        }
+    }
+
     /// The class of a file, if the allocator is MODA.
     pub fn class(&self, object: u32) -> Option<Class> {
         match &self.rule {

@@ -85,6 +85,26 @@ impl Moda {
         self.set(object, next);
     }
 
+    /// 1 cold, 2 hot, from 3 on a queue, whose time starts anew at the next mount.
+    pub fn remember(&self, object: u32) -> u8 {
+        match self.state(object) {
+            State::Cold => 1,
+            State::Hot => 2,
+            State::Queue { level, .. } => 3 + level,
+        }
+    }
+
+    pub fn recall(&mut self, object: u32, heat: u8) {
+        let state = match heat {
+            1 => State::Cold,
+            2 => State::Hot,
+            3.. => State::Queue { level: (heat - 3).min(self.queues - 1), expires: self.now + self.lifetime },
+            // Another allocator kept nothing.
+            0 => self.start(),
+        };
+        self.set(object, state);
+    }
+
     pub fn class(&self, object: u32) -> Class {
         match self.state(object) {
             State::Queue { .. } => Class::Unclassified,

@@ -40,6 +40,15 @@ impl Predictive {
         }
     }
 
+    pub fn remember(&self, object: u32) -> u8 {
+        self.sessions(object)
+    }
+
+    pub fn recall(&mut self, object: u32, heat: u8) {
+        self.created(object);
+        self.sessions[object as usize] = heat;
+    }
+
     fn sessions(&self, object: u32) -> u8 {
         self.sessions.get(object as usize).copied().unwrap_or(0)
     }

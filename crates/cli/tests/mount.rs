@@ -147,7 +147,7 @@ fn committed_rows_and_git_objects_survive_kill_9_in_the_middle() {
         let log = image.dir.path().join("committed");
         // Each number is printed once its transaction is committed.
         let script = format!(
-            "cd {} && [ -d repo ] || git init -q repo; sqlite3 t.db 'create table if not exists t(a integer primary key, b text)'; i={rows}; while :; do i=$((i+1)); sqlite3 t.db \"pragma synchronous=full; insert into t values($i, hex(randomblob(300)))\" && echo $i >> {}; echo $i > repo/f$((i%7)); git -C repo add . && git -C repo -c user.name=m -c user.email=m@m -c core.fsync=all commit -qm $i && echo $(git -C repo rev-parse HEAD) > {}.git; done",
+            "cd {} && [ -d repo ] || git init -q repo; sqlite3 t.db 'create table if not exists t(a integer primary key, b text)'; i={rows}; while :; do i=$((i+1)); sqlite3 t.db \"pragma synchronous=full; insert into t values($i, hex(randomblob(300)))\" && echo $i >> {}; echo $i > repo/f$((i%7)); git -C repo add . && git -C repo -c user.name=m -c user.email=m@m -c core.fsync=all commit -qm $i && h=$(git -C repo rev-parse HEAD) && echo $h >> {}.git; done",
             folder.display(),
             log.display(),
             log.display()
@@ -159,13 +159,14 @@ fn committed_rows_and_git_objects_survive_kill_9_in_the_middle() {
         work.wait().unwrap();
         let committed: usize = std::fs::read_to_string(&log).unwrap().lines().last().unwrap().parse().unwrap();
         assert!(committed > rows, "the workload got nowhere");
-        let head = std::fs::read_to_string(log.with_extension("git")).unwrap();
+        let heads = std::fs::read_to_string(log.with_extension("git")).unwrap();
+        let head = heads.lines().last().unwrap();
         image.check();
         let mounted = image.mount(&[]);
         assert_eq!(mounted.sh("sqlite3 t.db 'pragma integrity_check'"), "ok\n");
         rows = mounted.sh("sqlite3 t.db 'select max(a) from t'").trim().parse().unwrap();
         assert!(rows >= committed, "{rows} rows, {committed} were committed");
-        mounted.sh(&format!("find repo/.git -name '*.lock' -delete && git -C repo cat-file -e {} && git -C repo fsck --strict", head.trim()));
+        mounted.sh(&format!("find repo/.git -name '*.lock' -delete && git -C repo cat-file -e {} && git -C repo fsck --strict", head));
         mounted.sh("git -C repo reset -q --hard");
         mounted.unmount();
     }

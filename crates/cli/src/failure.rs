@@ -51,7 +51,9 @@ impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
         let text = error.to_string();
         match error {
-            LabError::Stopped { .. } | LabError::Short { .. } | LabError::Files(_) | LabError::Theory(_) => Self::Run(text),
+            LabError::Stopped { .. } | LabError::Short { .. } | LabError::Files(_) | LabError::Theory(_) => {
+                Self::Run(text)
+            }
             LabError::Interrupted { .. } => Self::Interrupted(text),
             LabError::Trace(error) => error.into(),
             LabError::File { .. } => Self::Input(text),

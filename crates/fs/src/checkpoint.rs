@@ -33,9 +33,9 @@ pub(crate) fn encode<F: Flash, S: Selection>(
     let own = [PageOwner::SUPERBLOCK, PageOwner::RETIRED].into_iter();
     let owners = own.chain((0..index.pages.len() as u32).map(PageOwner::headers));
     let pages = owners.filter_map(|owner| Some((owner, index.locate(owner)?)));
-    let chunks = index.iter().flat_map(|(object, node)| {
-        node.chunks.iter().map(move |(chunk, ppn)| (PageOwner::chunk(object, chunk), ppn))
-    });
+    let chunks = index
+        .iter()
+        .flat_map(|(object, node)| node.chunks.iter().map(move |(chunk, ppn)| (PageOwner::chunk(object, chunk), ppn)));
     let at = bytes.len();
     put(&mut bytes, 0, 4);
     let mut count = 0u32;

@@ -66,7 +66,8 @@ impl Chunks {
     pub fn holes(&self, len: u32) -> Vec<(u32, u32)> {
         let mut holes = Vec::new();
         // The common case: none, and nothing behind the end.
-        if self.mapped == len && self.groups.last().is_none_or(|(group, slots)| group * GROUP + slots.len() as u32 == len)
+        if self.mapped == len
+            && self.groups.last().is_none_or(|(group, slots)| group * GROUP + slots.len() as u32 == len)
         {
             return holes;
         }

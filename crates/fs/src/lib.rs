@@ -30,7 +30,7 @@ pub use cleaning::ExplicitCleaning;
 pub use error::FsError;
 pub use index::ROOT;
 pub use mount::{FoundFs, FsMountError, find, owners};
-pub use names::{Change, NewObject, RenameFlags};
+pub use names::{Change, Named, NewObject, RenameFlags};
 pub use node::{Attributes, Kind, Time};
 pub use owner::{MOST_CHUNKS, MOST_OBJECTS, Owned, PageOwner};
 

@@ -14,7 +14,8 @@ use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 use margay_format::{
-    Anchor, ClientKind, FindError, Formatted, FoundPage, Layout, Record, SegmentInfo, Store, Superblock, find_superblock,
+    Anchor, ClientKind, FindError, Formatted, FoundPage, Layout, Record, SegmentInfo, Store, Superblock,
+    find_superblock,
 };
 use margay_log::{
     Census, Config, Kept, Log, LogError, MountReport, Restored, StopRecord, Survey, SurveyError, Suspect,
@@ -424,7 +425,7 @@ impl<F: Flash, S: Selection> Fs<Formatted<F>, S> {
         fs.anchor = anchor;
         fs.superblock = Some(Box::new(superblock.clone()));
         let mut page = vec![0; geometry.page_bytes() as usize];
-        let bytes = superblock.encode().map_err(|error| FindError::Superblock(error))?;
+        let bytes = superblock.encode().map_err(FindError::Superblock)?;
         page[..bytes.len()].copy_from_slice(&bytes);
         fs.log.write_own(&mut fs.index, PageOwner::SUPERBLOCK, &page)?;
         fs.make_root(0o755)?;

@@ -47,6 +47,9 @@ pub struct Change {
     pub mtime: Option<Time>,
 }
 
+/// A name in a directory, and what it stands for.
+pub type Named = (Box<[u8]>, Attributes);
+
 /// How a name is moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenameFlags {
@@ -98,7 +101,7 @@ impl<D: Store, S: Selection> Fs<D, S> {
     }
 
     /// Names in a directory with their objects, in the order of their bytes, without `.` and `..`.
-    pub fn list(&self, object: u32) -> Result<Vec<(Box<[u8]>, Attributes)>, FsError> {
+    pub fn list(&self, object: u32) -> Result<Vec<Named>, FsError> {
         let children = &self.directory(object)?.children;
         children.iter().map(|(name, child)| Ok((name.clone(), self.attributes(self.index.resolve(*child))?))).collect()
     }

@@ -3,8 +3,8 @@
 use margay_flash::Geometry;
 use margay_format::{ClientKind, Formatted, Layout, Superblock};
 use margay_fs::{
-    Allocator, AllocatorSpec, Attributes, Change, FoundFs, Fs, FsCheck, FsError, Kind, NewObject, ROOT, RenameFlags, Time,
-    allocators, owners,
+    Allocator, AllocatorSpec, Attributes, Change, FoundFs, Fs, FsCheck, FsError, Kind, NewObject, ROOT, RenameFlags,
+    Time, allocators, owners,
 };
 use margay_log::Config;
 use margay_media::{RamFlash, Strict};
@@ -133,11 +133,14 @@ enum Entry {
     Directory(usize),
 }
 
-/// Directories by number, 0 is the root; files by number.
+type Names = BTreeMap<Vec<u8>, Entry>;
+type Extended = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Directories by number with the one they are in, 0 is the root; files by number with their attributes.
 #[derive(Default)]
 struct Model {
-    directories: Vec<Option<(BTreeMap<Vec<u8>, Entry>, usize)>>,
-    files: Vec<(Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>)>,
+    directories: Vec<Option<(Names, usize)>>,
+    files: Vec<(Vec<u8>, Extended)>,
 }
 
 fn name(n: u8) -> Vec<u8> {
@@ -156,7 +159,7 @@ impl Model {
         live[usize::from(d) % live.len()]
     }
 
-    fn names(&mut self, directory: usize) -> &mut BTreeMap<Vec<u8>, Entry> {
+    fn names(&mut self, directory: usize) -> &mut Names {
         &mut self.directories[directory].as_mut().unwrap().0
     }
 
@@ -266,9 +269,9 @@ impl Both {
                 let (d, to, n, new) = (self.model.directory(d), self.model.directory(to), name(n), name(new));
                 let Some(Entry::File(file)) = self.model.names(d).get(&n).cloned() else { return };
                 let result = fs.link(self.files[file], self.directories[to], &new).map(drop);
-                if self.model.names(to).contains_key(&new) {
-                    assert_eq!(result, Err(FsError::Exists));
-                } else if full(result) {
+                let is_new = !self.model.names(to).contains_key(&new);
+                assert!(is_new || result == Err(FsError::Exists));
+                if is_new && full(result) {
                     self.model.names(to).insert(new, Entry::File(file));
                 }
             }
@@ -276,10 +279,9 @@ impl Both {
                 let d = self.model.directory(d);
                 let Some(Entry::File(file)) = self.model.names(d).get(&name(n)).cloned() else { return };
                 let key = vec![b'k', value % 3];
-                if full(fs.set_attribute(self.files[file], &key, &[value; 20]).or_else(|error| match error {
-                    FsError::AttributeTooLarge => Err(FsError::NoSpace),
-                    other => Err(other),
-                })) {
+                let result = fs.set_attribute(self.files[file], &key, &[value; 20]);
+                let is_too_large = result == Err(FsError::AttributeTooLarge);
+                if !is_too_large && full(result) {
                     self.model.files[file].1.insert(key, vec![value; 20]);
                 }
             }

@@ -6,7 +6,9 @@ use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{Flash, FlashError, Lpn, Ppn, SegmentId};
 use margay_format::{Anchor, Formatted, FoundPage, PageInfo, Store, Superblock};
-use margay_log::{Census, Config, Kept, Log, LogError, MountReport, Restored, StopRecord, Survey, SurveyError, Suspect};
+use margay_log::{
+    Census, Config, Kept, Log, LogError, MountReport, Restored, StopRecord, Survey, SurveyError, Suspect,
+};
 use margay_policy::{Placement, Selection};
 
 /// Why a device could not be mounted.

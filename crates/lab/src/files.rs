@@ -3,9 +3,7 @@
 use crate::{DeviceSpec, LabError};
 use margay_flash::Geometry;
 use margay_format::Plain;
-use margay_fs::{
-    Allocator, AllocatorSpec, ExplicitCleaning, Fs, FsCounters, FsError, Headers, NewObject, ROOT, Time,
-};
+use margay_fs::{Allocator, AllocatorSpec, ExplicitCleaning, Fs, FsCounters, FsError, Headers, NewObject, ROOT, Time};
 use margay_log::{Config, Counters};
 use margay_media::NullFlash;
 use margay_policy::selection::{Greedy, Tie};
@@ -105,8 +103,7 @@ impl FileRun {
             ..Config::default()
         };
         let data_pages = config.data_pages(&geometry);
-        let exported_pages = config
-            .limit_pages(&geometry, allocator.streams().into())?;
+        let exported_pages = config.limit_pages(&geometry, allocator.streams().into())?;
         let sizing = Sizing { segments: geometry.segments(), data_pages, exported_pages, seed: 0 };
         let selection = Greedy::new(sizing, Tie::Index);
         let store = Plain::new(NullFlash::new(geometry));

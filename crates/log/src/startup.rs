@@ -1,9 +1,9 @@
 //! Starting and stopping a log on a device in margay's format.
 
+use crate::Progress;
 use crate::log::{Client, Log, LogError, Owner};
 use crate::restore::Restored;
 use crate::survey::{StopRecord, Suspect};
-use crate::Progress;
 use alloc::vec::Vec;
 use margay_flash::{Flash, FlashError, SegmentId};
 use margay_format::{Anchor, Formatted, Place, Record, Store, Superblock};

@@ -181,7 +181,8 @@ impl<F: Flash + Send + 'static> Adapter<F> {
         let fs = self.fs();
         let parent = fs.parent(directory)?;
         let names = fs.list(directory)?;
-        let own = [(directory, Kind::Directory, b".".as_slice().into()), (parent, Kind::Directory, b"..".as_slice().into())];
+        let own =
+            [(directory, Kind::Directory, b".".as_slice().into()), (parent, Kind::Directory, b"..".as_slice().into())];
         let rest = names.into_iter().map(|(name, attributes)| (attributes.object, attributes.kind, name));
         Ok(own.into_iter().chain(rest).collect())
     }
@@ -260,16 +261,7 @@ impl<F: Flash + Send + 'static> Filesystem for Adapter<F> {
         }
     }
 
-    fn mknod(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _: u32,
-        rdev: u32,
-        reply: ReplyEntry,
-    ) {
+    fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, rdev: u32, reply: ReplyEntry) {
         let Some(kind) = kind_of_mode(mode) else {
             reply.error(Errno::EINVAL);
             return;
@@ -439,16 +431,7 @@ impl<F: Flash + Send + 'static> Filesystem for Adapter<F> {
         reply.statfs(room.pages, free, free, most, most - objects, bytes, MOST_NAME_BYTES as u32, bytes);
     }
 
-    fn setxattr(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _: u32,
-        reply: ReplyEmpty,
-    ) {
+    fn setxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
         if name.as_bytes().starts_with(b"system.") {
             reply.error(Errno::EOPNOTSUPP);
             return;
@@ -486,16 +469,7 @@ impl<F: Flash + Send + 'static> Filesystem for Adapter<F> {
         Self::empty(self.fs().remove_attribute(object(ino), name.as_bytes()), reply);
     }
 
-    fn create(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _: u32,
-        _: i32,
-        reply: ReplyCreate,
-    ) {
+    fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, _: i32, reply: ReplyCreate) {
         let new = NewObject { mode: (mode & 0o7777) as u16, ..NewObject::FILE };
         let (result, page_bytes) = self.create_object(request, parent, name, new);
         match result.and_then(|attributes| self.fs().open(attributes.object).map(|()| attributes)) {
@@ -594,11 +568,8 @@ pub fn mount<F: Flash + Send + 'static>(
         if options.read_only { MountOption::RO } else { MountOption::RW },
     ];
     config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
-    let failed = |error: std::io::Error| MountError::Fuse {
-        path: folder.display().to_string(),
-        advice: advice(&error),
-        error,
-    };
+    let failed =
+        |error: std::io::Error| MountError::Fuse { path: folder.display().to_string(), advice: advice(&error), error };
     let mut session = Session::new(adapter, folder, &config).map_err(failed)?;
     let mut unmounter = session.unmount_callable();
     let mut signals = signal_hook::iterator::Signals::new([libc::SIGINT, libc::SIGTERM, libc::SIGHUP])?;
@@ -610,7 +581,10 @@ pub fn mount<F: Flash + Send + 'static>(
                 Ok(()) => return,
                 // It is in use: it goes from the tree of directories, and ends when its last user does.
                 Err(error) => {
-                    tracing::warn!("{}: in use ({error}); it is unmounted when the last file is closed", folder_text.display());
+                    tracing::warn!(
+                        "{}: in use ({error}); it is unmounted when the last file is closed",
+                        folder_text.display()
+                    );
                     let _ = std::process::Command::new("fusermount3").arg("-uz").arg(&folder_text).status();
                 }
             }

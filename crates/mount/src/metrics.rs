@@ -84,7 +84,8 @@ impl Metrics {
 pub fn prometheus(metrics: &Metrics) -> String {
     let mut text = String::new();
     let mut put = |name: &str, kind: &str, help: &str, value: f64| {
-        let _ = writeln!(text, "# HELP margay_fs_{name} {help}\n# TYPE margay_fs_{name} {kind}\nmargay_fs_{name} {value}");
+        let _ =
+            writeln!(text, "# HELP margay_fs_{name} {help}\n# TYPE margay_fs_{name} {kind}\nmargay_fs_{name} {value}");
     };
     let m = metrics;
     put("utilization", "gauge", "Valid pages / data pages.", m.utilization);

@@ -116,7 +116,7 @@ impl FileBenchmark {
 
     /// Its steps.
     pub fn steps(self, seed: u64) -> Vec<FileOp> {
-        let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x00F1_1E5);
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x000F_11E5);
         let mut script = Script { steps: Vec::new(), files: 0, directories: 0, random };
         match self {
             Self::Camera => camera(&mut script),
@@ -375,8 +375,7 @@ fn postmark_stock(script: &mut Script) {
 fn andrew(script: &mut Script) {
     for _ in 0..14 {
         let tree = script.mkdir(None);
-        let directories: Vec<u32> =
-            core::iter::once(tree).chain((1..45).map(|_| script.mkdir(Some(tree)))).collect();
+        let directories: Vec<u32> = core::iter::once(tree).chain((1..45).map(|_| script.mkdir(Some(tree)))).collect();
         for i in 0..70 {
             let bytes = script.between(200, 8_800);
             script.file(Some(directories[i % directories.len()]), bytes);
@@ -407,8 +406,10 @@ mod tests {
         let steps = mix.steps(1);
         let parts = FileBenchmark::Camera.steps(1).len() + FileBenchmark::Phone.steps(1).len();
         assert_eq!(steps.len(), parts);
-        let mut created: Vec<_> =
-            steps.iter().filter_map(|step| if let FileOp::Create { file, .. } = step { Some(*file) } else { None }).collect();
+        let mut created: Vec<_> = steps
+            .iter()
+            .filter_map(|step| if let FileOp::Create { file, .. } = step { Some(*file) } else { None })
+            .collect();
         created.sort_unstable();
         assert_eq!(created, (0..72).collect::<Vec<_>>());
         assert!("camera+disco".parse::<FileMix>().unwrap_err().to_string().contains("postmark"));

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 pub fn run(benchmark: &str, folder: &Path, seed: u64, keep: bool) -> Result<(), Failure> {
-    let mix: FileMix = benchmark.parse().map_err(|error: margay_workload::WorkloadError| Failure::Usage(error.to_string()))?;
+    let mix: FileMix =
+        benchmark.parse().map_err(|error: margay_workload::WorkloadError| Failure::Usage(error.to_string()))?;
     let top = folder.join(format!("margay-bench-{}", std::process::id()));
     std::fs::create_dir(&top).map_err(|error| Failure::write(&top.display().to_string(), error))?;
     let mut bench = Bench { top: top.clone(), ..Bench::default() };

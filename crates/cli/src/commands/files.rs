@@ -27,21 +27,17 @@ pub fn run(command: FsCommand) -> Result<(), Failure> {
         FsCommand::Ls { image, path, recursive } => list(&image, &path, recursive),
         FsCommand::Get { image, path, to } => get(&image, &path, to.as_deref()),
         FsCommand::Put { image, from, path } => put(&image, &from, path),
-        FsCommand::Mkdir { image, path } => {
-            changing(&image, |fs| {
-                let (parent, name) = parent_of(fs, &image, &path)?;
-                fs.create(parent, &name, &NewObject::DIRECTORY).map_err(|error| at(&image, &path, &error)).map(drop)
-            })
-        }
+        FsCommand::Mkdir { image, path } => changing(&image, |fs| {
+            let (parent, name) = parent_of(fs, &image, &path)?;
+            fs.create(parent, &name, &NewObject::DIRECTORY).map_err(|error| at(&image, &path, &error)).map(drop)
+        }),
         FsCommand::Rm { image, path, recursive } => changing(&image, |fs| remove(fs, &image, &path, recursive)),
         FsCommand::Stat { image, path: Some(path), json } => stat(&image, &path, json),
         FsCommand::Stat { image, path: None, json } => state(&image, json),
         FsCommand::Check { image } => check_image(&image),
         FsCommand::Clean { image } => clean(&image),
         FsCommand::Model { u, i, p, device, segments } => model(u, i, p, &device, segments),
-        FsCommand::Bench { benchmark, folder, seed, keep } => {
-            super::bench::run(&benchmark, &folder, seed, keep)
-        }
+        FsCommand::Bench { benchmark, folder, seed, keep } => super::bench::run(&benchmark, &folder, seed, keep),
     }
 }
 

@@ -32,8 +32,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         let (image, folder) = (args.image.display(), args.folder.display());
         eprintln!("{image} is mounted on {folder}  (stop with ctrl-C or fusermount3 -u {folder})");
     };
-    let with_checkpoint =
-        mount(fs, &args.folder, &options, ready).map_err(|error| of_mount(&args.image, &error))?;
+    let with_checkpoint = mount(fs, &args.folder, &options, ready).map_err(|error| of_mount(&args.image, &error))?;
     let how = if args.read_only || with_checkpoint { "" } else { "; no room for a checkpoint" };
     eprintln!("unmounted cleanly{how}");
     Ok(())

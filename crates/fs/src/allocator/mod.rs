@@ -295,7 +295,7 @@ impl Placement for Allocator {
             Rule::Predictive(predictive) => {
                 let overwrites = old.is_some_and(|(_, mark)| !mark.is_tail());
                 predictive.stream(self.next, overwrites, segments.data_pages)
-            },
+            }
         };
         (stream, mark)
     }

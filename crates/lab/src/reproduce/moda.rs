@@ -47,6 +47,7 @@ const fn line(
 use FileBenchmark::{Andrew, Camera, Fax, Movie, Phone, Postmark, Recorder};
 
 /// Table 1; Andrew's invalidity corrected (printed 0.0008), as the spec derives.
+#[allow(clippy::approx_constant, reason = "3.14 s is printed")]
 const TABLE_1: [Line; 14] = [
     line(Camera, false, [0.3, 0.002, 0.98], [76.0, 2192.0, 2.83], [69.0, 1516.0, 9.60]),
     line(Camera, true, [0.3, 0.002, 0.99], [17.0, 317.0, 0.42], [10.0, 62.0, 7.56]),
@@ -74,11 +75,7 @@ fn run_one(spec: &FileDevice, mix: &FileMix, seed: u64) -> Result<FileRow, LabEr
 }
 
 /// All benchmarks, mixes and allocators on a device, each with several seeds: rows in that order.
-fn run_all(
-    cells: &[(FileDevice, FileMix)],
-    seeds: u32,
-    watcher: &dyn Watcher,
-) -> Result<Vec<Vec<FileRow>>, LabError> {
+fn run_all(cells: &[(FileDevice, FileMix)], seeds: u32, watcher: &dyn Watcher) -> Result<Vec<Vec<FileRow>>, LabError> {
     let done = AtomicUsize::new(0);
     let total = cells.len() * seeds as usize;
     let rows: Vec<FileRow> = (0..total)
@@ -122,12 +119,9 @@ fn table_1(out: &mut Reproduction, rows: &dyn Fn(FileBenchmark, bool) -> Vec<Fil
         let measures: [(&str, f64, Bound, Measure); 9] = [
             ("utilization", line.state[0], Bound::None, |row| row.utilization),
             ("invalidity", line.state[1], Bound::None, |row| row.invalidity),
-            (
-                "uniformity",
-                line.state[2],
-                if at_least_published { Bound::AtLeast } else { Bound::None },
-                |row| row.uniformity,
-            ),
+            ("uniformity", line.state[2], if at_least_published { Bound::AtLeast } else { Bound::None }, |row| {
+                row.uniformity
+            }),
             ("estimated erases", line.estimated[0], Bound::None, |row| row.estimated_erases),
             ("estimated copies", line.estimated[1], Bound::None, |row| row.estimated_copies),
             ("estimated s", line.estimated[2], Bound::None, |row| row.estimated_s),
@@ -160,9 +154,14 @@ fn model(out: &mut Reproduction) -> Result<(), LabError> {
         let [du, di, dp] = [0.5, 0.5, 1.0].map(|digits: f64| digits);
         let ulp = |value: f64| if value < 0.01 { 10f64.powf(value.abs().log10().floor() - 1.0) } else { 0.01 };
         let (low, high) = (
-            cleaning_cost((u - du * ulp(u)).max(0.0), (i - di * ulp(i)).max(0.0), (p + dp * 0.01).min(1.0), SEGMENTS, 32.0)?,
-            cleaning_cost((u + du * ulp(u)).min(1.0), i + di * ulp(i), p, SEGMENTS, 32.0)
-                .unwrap_or(estimate),
+            cleaning_cost(
+                (u - du * ulp(u)).max(0.0),
+                (i - di * ulp(i)).max(0.0),
+                (p + dp * 0.01).min(1.0),
+                SEGMENTS,
+                32.0,
+            )?,
+            cleaning_cost((u + du * ulp(u)).min(1.0), i + di * ulp(i), p, SEGMENTS, 32.0).unwrap_or(estimate),
         );
         // Fax under MODA repeats the measured count (spec sec. 1.3).
         let is_misprint = line.benchmark == Fax && line.is_moda;
@@ -275,7 +274,10 @@ fn figures(out: &mut Reproduction) -> Result<(), LabError> {
         }
         curves.push((name.to_string(), points.iter().map(|(start, seconds, _)| (*start, *seconds)).collect()));
     }
-    out.findings.push(format!("Fig. 10, where Postmark's run takes 1.2 times its first time (published U = 0.87): {}", jumps.join("; ")));
+    out.findings.push(format!(
+        "Fig. 10, where Postmark's run takes 1.2 times its first time (published U = 0.87): {}",
+        jumps.join("; ")
+    ));
     out.figures.push(Figure {
         name: "fig9-10-postmark".into(),
         title: "Postmark on a filling device, with and without periodic cleaning (Figs. 9 and 10)".into(),
@@ -321,7 +323,8 @@ pub fn run(options: &Options, watcher: &dyn Watcher) -> Result<Reproduction, Lab
     };
     out.figures.push(Figure {
         name: "fig11-allocators".into(),
-        title: "Explicit cleaning after camera, movie, phone, recorder, fax, postmark, andrew and the mixes (Fig. 11)".into(),
+        title: "Explicit cleaning after camera, movie, phone, recorder, fax, postmark, andrew and the mixes (Fig. 11)"
+            .into(),
         x: "benchmark, in this order".into(),
         y: "seconds".into(),
         curves: specs.iter().map(curve).collect(),
@@ -378,12 +381,7 @@ fn deferred_deletion(out: &mut Reproduction) -> Result<(), LabError> {
 }
 
 /// The same benchmarks on parts of today, with packed headers.
-fn today(
-    out: &mut Reproduction,
-    specs: &[AllocatorSpec],
-    seeds: u32,
-    watcher: &dyn Watcher,
-) -> Result<(), LabError> {
+fn today(out: &mut Reproduction, specs: &[AllocatorSpec], seeds: u32, watcher: &dyn Watcher) -> Result<(), LabError> {
     let mut cells = Vec::new();
     for page_bytes in [2048, 4096] {
         for spec in specs {

@@ -1,4 +1,6 @@
-use super::{AgeOf, Cat, CostBenefit, CostBenefitLists, DChoices, Fifo, Greedy, Selection, SelectionSpec, WindowedGreedy};
+use super::{
+    AgeOf, Cat, CostBenefit, CostBenefitLists, DChoices, Fifo, Greedy, Selection, SelectionSpec, WindowedGreedy,
+};
 use crate::age::{AgeFunction, Now};
 use crate::segments::{Segments, Sizing};
 use margay_flash::SegmentId;

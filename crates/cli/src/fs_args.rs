@@ -45,6 +45,9 @@ pub struct MountArgs {
     /// Do not wait for the disk below on a sync: what was synced may be lost when this machine loses its power
     #[arg(long)]
     pub no_sync: bool,
+    /// Write although headers of objects cannot be read: what they stood for is given up
+    #[arg(long)]
+    pub accept_losses: bool,
     /// Log more
     #[arg(long, short = 'v')]
     pub verbose: bool,

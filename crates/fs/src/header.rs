@@ -9,7 +9,7 @@ use margay_log::{Numbers, put};
 const MAGIC: &[u8; 4] = b"MGFH";
 /// Bytes of a header page before its headers.
 pub(crate) const PAGE_HEADER_BYTES: usize = 16;
-const FIXED_BYTES: usize = 82;
+pub(crate) const FIXED_BYTES: usize = 82;
 const LINK: u8 = 0x40;
 const ORPHAN: u8 = 1;
 

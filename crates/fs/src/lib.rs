@@ -213,6 +213,11 @@ impl<D: Store, S: Selection> Fs<D, S> {
         self.log.uniformity()
     }
 
+    /// Whether nothing is written.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// What the mount found and cost.
     pub fn mount_report(&self) -> &MountReport {
         &self.report

@@ -2,7 +2,7 @@
 
 use crate::allocator::Allocator;
 use crate::checkpoint;
-use crate::header::{Found, decode};
+use crate::header::{FIXED_BYTES, Found, decode};
 use crate::index::{HeaderPage, Index, ROOT, decode_bad};
 use crate::node::{Kind, Node};
 use crate::owner::{MOST_CHUNKS, MOST_OBJECTS, OWNERS, Owned, PageOwner};
@@ -173,7 +173,7 @@ impl FoundFs {
         let mut problems = Vec::new();
         let candidates = read_headers(device, &mut survey, &latest, &mut index, &mut problems)?;
         let (found, mut repair) = newest(candidates);
-        let as_of = plant(&mut index, found, &mut repair, &mut problems);
+        let as_of = plant(&mut index, found, &mut repair, &mut problems, device.geometry().pages());
         let mut page = vec![0; device.geometry().page_bytes() as usize];
         let mut bad_list = bad.unwrap_or_default();
         for (owner, (seq, ppn)) in &latest {
@@ -248,6 +248,11 @@ fn read_headers<F: Flash>(
     let headers = latest.range(PageOwner::headers(0)..PageOwner::chunk(1, 0));
     for (owner, (_, ppn)) in headers {
         let Owned::Headers(page) = owner.what() else { continue };
+        // There are never more of them than pages.
+        if page >= device.geometry().pages() {
+            problems.push(Problem::Headers { page, ppn: *ppn });
+            continue;
+        }
         if index.pages.len() <= page as usize {
             index.pages.resize(page as usize + 1, HeaderPage::default());
         }
@@ -283,6 +288,11 @@ fn newest(candidates: Vec<Candidate>) -> (BTreeMap<u32, Candidate>, Vec<u32>) {
     (found, repair)
 }
 
+/// Whether bytes can be the name of an object.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0)
+}
+
 type AsOf = BTreeMap<u32, (u64, Vec<(u32, u32)>)>;
 
 /// Makes the tree of what was found: of two objects with one name the newer keeps it, and what has no place in the
@@ -292,12 +302,14 @@ fn plant(
     mut found: BTreeMap<u32, Candidate>,
     repair: &mut Vec<u32>,
     problems: &mut Vec<Problem>,
+    most_pages: u32,
 ) -> AsOf {
+    // Numbers are used again, so none is larger than all headers together would need.
+    let most = (u64::from(most_pages) * u64::from(index.page_bytes / FIXED_BYTES as u32)).min(MOST_OBJECTS.into());
     found.retain(|object, candidate| {
         let node = &candidate.found.node;
-        let named = *object == ROOT || !node.name.is_empty();
-        let fits = (1..MOST_OBJECTS).contains(object)
-            && named
+        let fits = (1..most).contains(&u64::from(*object))
+            && (*object == ROOT || is_name(&node.name))
             && node.size <= u64::from(MOST_CHUNKS) * u64::from(index.page_bytes)
             && (*object != ROOT || (node.kind == Kind::Directory && node.link_to.is_none()));
         if !fits {
@@ -395,6 +407,8 @@ fn hang(index: &mut Index, repair: &mut Vec<u32>, problems: &mut Vec<Problem>) {
         directory.subdirectories += u32::from(kind == Kind::Directory);
         if let Some(target) = link_to.and_then(|target| index.node_mut(target)) {
             target.links.push(object);
+            let kind = target.kind;
+            index.node_mut(object).expect("in use").kind = kind;
         }
     }
 }

@@ -64,11 +64,10 @@ impl<D: Store, S: Selection> Fs<D, S> {
     }
 
     fn check_name(name: &[u8]) -> Result<(), FsError> {
-        match name {
-            b"" | b"." | b".." => Err(FsError::Invalid),
-            _ if name.contains(&b'/') || name.contains(&0) => Err(FsError::Invalid),
-            _ if name.len() > MOST_NAME_BYTES => Err(FsError::NameTooLong),
-            _ => Ok(()),
+        match name.len() {
+            _ if !crate::mount::is_name(name) => Err(FsError::Invalid),
+            0..=MOST_NAME_BYTES => Ok(()),
+            _ => Err(FsError::NameTooLong),
         }
     }
 

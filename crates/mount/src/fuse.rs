@@ -67,12 +67,11 @@ fn object(ino: INodeNo) -> u32 {
     u64::from(ino).min(u32::MAX.into()) as u32
 }
 
+/// Times that the operating system cannot hold become 1970.
 fn system_time(time: Time) -> SystemTime {
-    let nanos = Duration::from_nanos(time.nanos.into());
-    match u64::try_from(time.secs) {
-        Ok(secs) => UNIX_EPOCH + Duration::from_secs(secs) + nanos,
-        Err(_) => UNIX_EPOCH - Duration::from_secs(time.secs.unsigned_abs()) + nanos,
-    }
+    let whole = Duration::from_secs(time.secs.unsigned_abs());
+    let second = if time.secs >= 0 { UNIX_EPOCH.checked_add(whole) } else { UNIX_EPOCH.checked_sub(whole) };
+    second.and_then(|second| second.checked_add(Duration::from_nanos(time.nanos.into()))).unwrap_or(UNIX_EPOCH)
 }
 
 fn file_type(kind: Kind) -> FileType {

@@ -99,6 +99,9 @@ pub struct OpenOptions {
     pub leveling: Option<LevelingSpec>,
     /// Another bound on the pages programmed for one page that is written.
     pub most_pages_per_write: Option<u32>,
+    /// Write although headers cannot be read: what they stood for is given up. Without this such a file system is
+    /// opened for reading only.
+    pub accept_losses: bool,
 }
 
 fn config(superblock: &Superblock, layout: &Layout) -> Result<Config, MountError> {
@@ -187,8 +190,11 @@ pub fn open<F: Flash>(mut device: F, options: &OpenOptions) -> Result<FileSystem
     for problem in &found.problems {
         tracing::error!("{problem}");
     }
-    // What was lost stays where it is for a better tool, until somebody writes.
-    let read_only = options.read_only || superblock.is_read_only_to_us();
+    let has_losses = !found.problems.is_empty() && !options.accept_losses;
+    if has_losses && !options.read_only {
+        tracing::error!("some of it is lost: opened for reading only, so that nothing more is; see --accept-losses");
+    }
+    let read_only = options.read_only || has_losses || superblock.is_read_only_to_us();
     let (selection, allocator) = (selection(&superblock, &config)?, Allocator::new(superblock.placement.parse()?));
     let mut fs = Fs::mount(store, &superblock, config, selection, allocator, found, read_only)?;
     fs.set_time(now());

@@ -15,6 +15,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         allocator: policies.allocator,
         leveling: policies.leveling,
         most_pages_per_write: policies.most_pages_per_write,
+        accept_losses: args.accept_losses,
     };
     let fs = open(device, &options).map_err(|error| of_mount(&args.image, &error))?;
     let report = fs.mount_report();
@@ -22,7 +23,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
     tracing::info!("{}: found {how}, {} reads", args.image.display(), report.reads);
     let image = args.image.canonicalize().unwrap_or_else(|_| args.image.clone());
     let options = MountOptions {
-        read_only: args.read_only,
+        read_only: fs.is_read_only(),
         allow_other: args.allow_other,
         commit_s: args.commit,
         metrics: args.metrics.clone(),
@@ -33,7 +34,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         eprintln!("{image} is mounted on {folder}  (stop with ctrl-C or fusermount3 -u {folder})");
     };
     let with_checkpoint = mount(fs, &args.folder, &options, ready).map_err(|error| of_mount(&args.image, &error))?;
-    let how = if args.read_only || with_checkpoint { "" } else { "; no room for a checkpoint" };
+    let how = if options.read_only || with_checkpoint { "" } else { "; no room for a checkpoint" };
     eprintln!("unmounted cleanly{how}");
     Ok(())
 }

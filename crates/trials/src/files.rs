@@ -2,13 +2,13 @@
 
 use crate::enumerate::{Cuts, Device, Subject, enumerate};
 use crate::{Chip, Tally};
-use margay_flash::{FlashError, Geometry};
+use margay_flash::{Flash, FlashError, Geometry};
 use margay_format::{ClientKind, Formatted, Layout, Superblock};
 use margay_fs::{
     Allocator, AllocatorSpec, FoundFs, Fs, FsError, FsMountError, Kind, NewObject, ROOT, RenameFlags, owners,
 };
 use margay_log::{Config, LogError};
-use margay_media::{PowerCut, RamFlash, Strict};
+use margay_media::{Faults, PowerCut, RamFlash, Strict};
 use margay_policy::Sizing;
 use margay_policy::selection::{Greedy, Tie};
 use rand::{Rng, SeedableRng};
@@ -42,7 +42,7 @@ struct Setup {
     superblock: Superblock,
 }
 
-type FileSystem<'d> = Fs<Formatted<&'d mut Device>, Greedy>;
+type FileSystem<'d, D> = Fs<Formatted<&'d mut D>, Greedy>;
 
 impl Setup {
     fn new(chip: Chip, allocator: AllocatorSpec) -> Self {
@@ -77,7 +77,7 @@ impl Setup {
         Self { chip, allocator, geometry, config, superblock }
     }
 
-    fn device<'d>(&self, device: &'d mut Device) -> Formatted<&'d mut Device> {
+    fn device<'d, D: Flash>(&self, device: &'d mut D) -> Formatted<&'d mut D> {
         let encoded = self.superblock.encode().expect("a small superblock");
         Formatted::new(device, owners(), encoded).expect("the layout fits")
     }
@@ -88,7 +88,12 @@ impl Setup {
         Greedy::new(Sizing { segments, data_pages, exported_pages, seed: 0 }, Tie::Index)
     }
 
-    fn mount<'d>(&self, device: &'d mut Device) -> Result<FileSystem<'d>, FsMountError> {
+    fn format<'d, D: Flash>(&self, device: &'d mut D) -> Result<FileSystem<'d, D>, FsMountError> {
+        let allocator = Allocator::new(self.allocator);
+        Fs::format(self.device(device), &self.superblock, self.config, self.selection(), allocator)
+    }
+
+    fn mount<'d, D: Flash>(&self, device: &'d mut D) -> Result<FileSystem<'d, D>, FsMountError> {
         let mut device = self.device(device);
         let found = FoundFs::load(&mut device, &self.superblock, true)?;
         if let Some(problem) = found.problems.first() {
@@ -220,7 +225,7 @@ impl Oracle {
     }
 
     /// Compares, and takes what is there for what must be there from now on.
-    fn check(&mut self, fs: &mut FileSystem<'_>) -> Result<(), String> {
+    fn check(&mut self, fs: &mut FileSystem<'_, impl Flash>) -> Result<(), String> {
         let mut tree = Tree::new();
         let mut objects = BTreeMap::new();
         let mut directories = vec![(Vec::new(), ROOT)];
@@ -273,7 +278,7 @@ impl Oracle {
 }
 
 /// Carries out steps, and tells the oracle.
-fn run(fs: &mut FileSystem<'_>, oracle: &mut Oracle, steps: &[Step]) -> Result<(), FsError> {
+fn run(fs: &mut FileSystem<'_, impl Flash>, oracle: &mut Oracle, steps: &[Step]) -> Result<(), FsError> {
     for step in steps {
         oracle.operations += 1;
         match apply(fs, oracle, *step) {
@@ -285,11 +290,11 @@ fn run(fs: &mut FileSystem<'_>, oracle: &mut Oracle, steps: &[Step]) -> Result<(
     Ok(())
 }
 
-fn object(fs: &FileSystem<'_>, path: &[u8]) -> u32 {
+fn object(fs: &FileSystem<'_, impl Flash>, path: &[u8]) -> u32 {
     fs.resolve(path).expect("the oracle knows the names").object
 }
 
-fn apply(fs: &mut FileSystem<'_>, oracle: &mut Oracle, step: Step) -> Result<(), FsError> {
+fn apply(fs: &mut FileSystem<'_, impl Flash>, oracle: &mut Oracle, step: Step) -> Result<(), FsError> {
     let mut tree = oracle.tree().clone();
     let has_parent = |tree: &Tree, path: &[u8]| split(path).0.is_empty() || tree.contains_key(split(path).0);
     match step {
@@ -440,7 +445,7 @@ fn apply(fs: &mut FileSystem<'_>, oracle: &mut Oracle, step: Step) -> Result<(),
 }
 
 fn rename(
-    fs: &mut FileSystem<'_>,
+    fs: &mut FileSystem<'_, impl Flash>,
     oracle: &mut Oracle,
     tree: Tree,
     id: u32,
@@ -467,7 +472,7 @@ struct Trial {
 }
 
 impl Trial {
-    fn mounted<'d>(&self, device: &'d mut Device) -> Result<Option<FileSystem<'d>>, String> {
+    fn mounted<'d>(&self, device: &'d mut Device) -> Result<Option<FileSystem<'d, Device>>, String> {
         match self.setup.mount(device) {
             Ok(fs) => Ok(Some(fs)),
             Err(FsMountError::Fs(LOST)) => Ok(None),
@@ -487,10 +492,7 @@ impl Subject for Trial {
         let setup = &self.setup;
         let mut device = PowerCut::new(Strict::new(RamFlash::new(setup.geometry)));
         let mut oracle = Oracle::new();
-        let allocator = Allocator::new(setup.allocator);
-        let formatted = setup.device(&mut device);
-        let mut fs =
-            Fs::format(formatted, &setup.superblock, setup.config, setup.selection(), allocator).expect("format");
+        let mut fs = setup.format(&mut device).expect("format");
         let mut steps = script(400, self.seed ^ 0xBA5E);
         steps.push(Step::Sync);
         run(&mut fs, &mut oracle, &steps).expect("filling");
@@ -533,4 +535,58 @@ impl Subject for Trial {
         let Some(mut fs) = self.mounted(&mut device)? else { return Err(on.into()) };
         oracle.check(&mut fs).map_err(|error| format!("after the second mount, {error}"))
     }
+}
+
+/// Lets every `stride`-th program and erase of a script of file operations fail, and a second one soon after: the file
+/// system must go on, and hold everything after a clean stop and without one.
+pub fn file_bad_segments(chip: Chip, allocator: AllocatorSpec, seed: u64, len: usize, stride: u64) -> Tally {
+    let setup = Setup::new(chip, allocator);
+    let mut tally = Tally::default();
+    let (programs, erases) = match bad_segments_trial(&setup, seed, len, |_| {}) {
+        Ok(operations) => operations,
+        Err(error) => {
+            tally.count(Err(error), || format!("files, {chip:?} {allocator} without a fault"));
+            return tally;
+        }
+    };
+    for second in [0, 1, 5] {
+        for (kind, count, stride) in [("program", programs, stride), ("erase", erases, stride.div_ceil(4))] {
+            for at in (0..count).step_by(stride as usize) {
+                let result = bad_segments_trial(&setup, seed, len, |device| {
+                    let fail = if kind == "program" { Chips::fail_program } else { Chips::fail_erase };
+                    fail(device, at);
+                    fail(device, at + second);
+                });
+                let name = || format!("files, {chip:?} {allocator} {kind} {at} fails, and one {second} later");
+                tally.count(result.map(drop), name);
+            }
+        }
+    }
+    tally
+}
+
+type Chips = Faults<Strict<RamFlash>>;
+
+fn bad_segments_trial(setup: &Setup, seed: u64, len: usize, fail: impl Fn(&mut Chips)) -> Result<(u64, u64), String> {
+    let mut device: Chips = Faults::new(Strict::new(RamFlash::new(setup.geometry)), 4);
+    fail(&mut device);
+    let mut oracle = Oracle::new();
+    let text = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
+    let mut fs = setup.format(&mut device).map_err(|error| text("format", &error))?;
+    for (round, what) in ["after the format", "after a clean stop", "without a stop"].into_iter().enumerate() {
+        if round > 0 {
+            fs = setup.mount(&mut device).map_err(|error| text(what, &error))?;
+            oracle.check(&mut fs).map_err(|error| text(what, &error))?;
+        }
+        run(&mut fs, &mut oracle, &script(len, seed + round as u64)).map_err(|error| text(what, &error))?;
+        fs.sync().map_err(|error| text(what, &error))?;
+        fs.audit().map_err(|error| text(what, &error))?;
+        oracle.all_durable();
+        oracle.check(&mut fs).map_err(|error| text(what, &error))?;
+        if round == 0 {
+            fs.stop().map_err(|error| text(what, &error))?;
+        }
+    }
+    drop(fs);
+    Ok(device.operations())
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, reason = "a program that reports")]
 
 use margay_trials::{
-    Chip, Setup, Tally, bad_segments, bit_errors, file_power_cuts, metadata_flips, power_cuts, wear_out,
+    Chip, Setup, Tally, bad_segments, bit_errors, file_bad_segments, file_power_cuts, metadata_flips, power_cuts, wear_out,
 };
 use std::process::ExitCode;
 
@@ -73,6 +73,8 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
                 (0..seeds).for_each(|seed| tally.merge(file_power_cuts(chip, spec, seed, 80, stride, second)));
                 tally
             };
+            let bad = move || file_bad_segments(chip, spec, 1, 150, if full { 1 } else { 9 });
+            campaigns.push((format!("bad segments under files, {chip:?}, {}", allocator.name), Box::new(bad)));
             campaigns.push((format!("power cuts under files, {chip:?}, {}", allocator.name), Box::new(campaign)));
         }
     }

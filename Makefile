@@ -14,6 +14,10 @@ demo: build
 	$(MARGAY) format out/demo-flash.img --size 24M --pages-per-segment 32
 	@scripts/demo-disk.sh $(MARGAY) out/demo-flash.img
 	$(MARGAY) check out/demo-flash.img
+	@echo; echo "== a file system on flash: format, mount, unpack and build a source tree, kill -9 in the middle, check"
+	@rm -f out/demo-files.img
+	$(MARGAY) fs format out/demo-files.img --size 64M
+	@scripts/demo-files.sh $(MARGAY) out/demo-files.img
 	@echo; echo "== every policy on the writes of SQLite (samples/sqlite-messages.mgt), 10 times over"
 	$(MARGAY) compare samples/sqlite-messages.mgt --repeat 10 --plot out/demo-sqlite.svg
 	@echo; echo "== every policy on hot and cold data, 90 % of the writes to 10 % of the pages, the 24 MB card of the FMS papers"
@@ -24,12 +28,13 @@ test:
 	scripts/test.sh
 
 # Bounds: 2,000 random histories per property (some minutes), 60 s of fuzzing per target where cargo-fuzz and a
-# nightly toolchain are there, the whole FMS study with 8 seeds (half a minute), the whole fault campaign (minutes).
+# nightly toolchain are there, the whole FMS study with 8 seeds (half a minute), the MODA study, the whole fault campaign (a quarter of an hour).
 test-long: test build
 	$(CARGO) build --release -p margay-trials
 	target/release/margay-trials full
-	PROPTEST_CASES=2000 $(CARGO) test --release -p margay-ftl -p margay-policy -p margay-trace
+	PROPTEST_CASES=2000 $(CARGO) test --release -p margay-ftl -p margay-fs -p margay-policy -p margay-trace
 	$(MARGAY) reproduce fms
+	$(MARGAY) reproduce moda
 	scripts/fuzz.sh 60
 
 bench:
@@ -41,6 +46,7 @@ bench:
 
 reproduce: build
 	$(MARGAY) reproduce fms
+	$(MARGAY) reproduce moda
 
 # Generated references; a test fails when they are stale.
 docs: build

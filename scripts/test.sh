@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 # program:package of what the tests run beside margay itself.
 needed="valgrind:valgrind nbdinfo:libnbd-bin nbdfuse:nbdfuse qemu-img:qemu-utils fio:fio mkfs.ext4:e2fsprogs
-  debugfs:e2fsprogs fusermount3:fuse3 openssl:openssl sqlite3:sqlite3"
+  debugfs:e2fsprogs fusermount3:fuse3 openssl:openssl sqlite3:sqlite3 git:git tar:tar"
 missing=""
 for pair in $needed; do
   command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
@@ -18,6 +18,15 @@ if [ -n "$missing" ]; then
     [ -z "${CI:-}" ] || exit 1
   }
 fi
+
+# Test suites of POSIX file systems, built once.
+export PATH="$PWD/target/tools/bin:$PATH"
+for tool in pjdfstest@0.2.2 fsx@0.3.2; do
+  command -v "${tool%%@*}" >/dev/null || cargo install --quiet --locked --root target/tools "$tool" || {
+    echo "SKIPPED: tests with ${tool%%@*}, which could not be built"
+    [ -z "${CI:-}" ] || exit 1
+  }
+done
 
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --quiet -- -D warnings

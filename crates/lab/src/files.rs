@@ -24,6 +24,9 @@ pub struct FileDevice {
     pub eager: bool,
     /// Cleaning starts when fewer segments are free.
     pub low_water: u32,
+    /// YAFFS's normal mode: at every page write the emptiest of the next 200 segments is cleaned if it holds fewer than
+    /// 3 valid pages.
+    pub normal_cleaning: bool,
     /// A deletion changes no page: deleted data counts as valid and is copied.
     pub lazy_deletion: bool,
 }
@@ -33,7 +36,15 @@ impl FileDevice {
     pub fn of_the_paper(allocator: AllocatorSpec) -> Result<Self, LabError> {
         let mut device = DeviceSpec::load("nand-small-block-64mb")?;
         device.segments = 3712;
-        Ok(Self { device, allocator, headers: Headers::Single, eager: true, low_water: 6, lazy_deletion: false })
+        Ok(Self {
+            device,
+            allocator,
+            headers: Headers::Single,
+            eager: true,
+            low_water: 6,
+            normal_cleaning: false,
+            lazy_deletion: false,
+        })
     }
 }
 
@@ -47,6 +58,8 @@ pub struct FileRun {
     /// Bytes of the files, by number.
     sizes: Vec<u64>,
     lazy_deletion: bool,
+    /// Where the window of the normal mode begins, and pages written so far.
+    window: Option<(u32, u64)>,
     names: u64,
     buffer: Vec<u8>,
     /// Pages read by the programs.
@@ -115,6 +128,7 @@ impl FileRun {
             directories: Vec::new(),
             sizes: Vec::new(),
             lazy_deletion: spec.lazy_deletion,
+            window: spec.normal_cleaning.then_some((0, 0)),
             names: 0,
             buffer: vec![0; 4096],
             pages_read: 0,
@@ -127,7 +141,19 @@ impl FileRun {
         (self.files, self.directories, self.sizes) = (Vec::new(), Vec::new(), Vec::new());
         for step in steps {
             self.step(*step)?;
+            self.clean_windows()?;
         }
+        Ok(())
+    }
+
+    /// The normal mode's work for the pages written since it last worked.
+    fn clean_windows(&mut self) -> Result<(), LabError> {
+        let Some((mut from, mut done)) = self.window else { return Ok(()) };
+        while done < self.counters().host_writes {
+            from = self.fs.clean_window(from, 200, 3)?;
+            done += 1;
+        }
+        self.window = Some((from, done));
         Ok(())
     }
 

@@ -14,7 +14,7 @@ pub use closed::{
     agarwal_marrow_wa, fifo_two_class_wa, fifo_uniform_wa, greedy_uniform_wa, random_wa, separated_pools_wa,
 };
 pub use mean_field::{FullVictims, d_choices_wa};
-pub use moda::{CleaningCost, cleaning_cost};
+pub use moda::{COPY_NJ_PER_BYTE, CleaningCost, ERASE_NJ_PER_BYTE, cleaning_cost};
 pub use models::{ModelInfo, evaluate, models};
 pub use provisioning::OverProvisioning;
 

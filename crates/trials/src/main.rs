@@ -2,7 +2,8 @@
 #![allow(clippy::print_stdout, reason = "a program that reports")]
 
 use margay_trials::{
-    Chip, Setup, Tally, bad_segments, bit_errors, file_bad_segments, file_power_cuts, metadata_flips, power_cuts, wear_out,
+    Chip, Setup, Tally, bad_segments, bit_errors, file_bad_segments, file_power_cuts, metadata_flips, power_cuts,
+    wear_out,
 };
 use std::process::ExitCode;
 

@@ -473,7 +473,10 @@ fn model(u: f64, i: f64, p: f64, device: &str, segments: Option<u32>) -> Result<
             let uj = cost.erases * energy.erase_uj + cost.copies * (energy.read_uj + energy.program_uj);
             println!("energy   {:.3} mJ", uj * 1e-3);
         }
-        None => println!("energy   not known of this device"),
+        None => println!(
+            "energy   {:.3} mJ (eq. 3 with the paper's constants; this device states none)",
+            cost.energy_mj(device.page_bytes.into(), device.pages_per_segment.into())
+        ),
     }
     Ok(())
 }

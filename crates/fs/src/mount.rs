@@ -18,7 +18,7 @@ use margay_format::{
     find_superblock,
 };
 use margay_log::{
-    Census, Config, Kept, Log, LogError, MountReport, Restored, StopRecord, Survey, SurveyError, Suspect,
+    Census, Config, Kept, Log, LogError, MountReport, Restored, StopRecord, Survey, SurveyError, Suspect, is_outdated,
 };
 use margay_policy::{Selection, State};
 
@@ -149,11 +149,15 @@ impl FoundFs {
             let (bytes, reads) = device.read_checkpoint(&at)?;
             stop.reads += reads;
             if let Some(mut thawed) = bytes.and_then(|bytes| checkpoint::decode(&bytes, &at, superblock, device)) {
-                let last = u64::from(device.checkpoint_pages(at.len_bytes as usize));
-                thawed.survey.seq = thawed.survey.seq.max(at.seq + last);
-                thawed.survey.report.reads = stop.reads;
-                stop.checkpoint = Some(at);
-                return Self::build(device, thawed.survey, Some(thawed.bad), stop);
+                let (is_outdated, reads) = is_outdated(device, &at, &thawed.survey.segments, &thawed.survey.free)?;
+                stop.reads += reads;
+                if !is_outdated {
+                    let last = u64::from(device.checkpoint_pages(at.len_bytes as usize));
+                    thawed.survey.seq = thawed.survey.seq.max(at.seq + last);
+                    thawed.survey.report.reads = stop.reads;
+                    stop.checkpoint = Some(at);
+                    return Self::build(device, thawed.survey, Some(thawed.bad), stop);
+                }
             }
         }
         let mut survey = Survey::run(device, Latest::default)?;

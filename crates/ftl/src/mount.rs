@@ -7,7 +7,7 @@ use core::fmt;
 use margay_flash::{Flash, FlashError, Lpn, Ppn, SegmentId};
 use margay_format::{Anchor, Formatted, FoundPage, PageInfo, Store, Superblock};
 use margay_log::{
-    Census, Config, Kept, Log, LogError, MountReport, Restored, StopRecord, Survey, SurveyError, Suspect,
+    Census, Config, Kept, Log, LogError, MountReport, Restored, StopRecord, Survey, SurveyError, Suspect, is_outdated,
 };
 use margay_policy::{Placement, Selection};
 
@@ -76,12 +76,16 @@ pub fn load<F: Flash>(
         let (bytes, reads) = device.read_checkpoint(&at)?;
         stop.reads += reads;
         if let Some(mut loaded) = bytes.and_then(|bytes| checkpoint::decode(&bytes, &at, superblock, own, device)) {
-            let last = u64::from(device.checkpoint_pages(at.len_bytes as usize));
-            loaded.restored.seq = loaded.restored.seq.max(at.seq + last);
-            loaded.report.reads = stop.reads;
-            stop.checkpoint = Some(at);
-            loaded.stop = stop;
-            return Ok(loaded);
+            let (is_outdated, reads) = is_outdated(device, &at, &loaded.restored.segments, &loaded.restored.free)?;
+            stop.reads += reads;
+            if !is_outdated {
+                let last = u64::from(device.checkpoint_pages(at.len_bytes as usize));
+                loaded.restored.seq = loaded.restored.seq.max(at.seq + last);
+                loaded.report.reads = stop.reads;
+                stop.checkpoint = Some(at);
+                loaded.stop = stop;
+                return Ok(loaded);
+            }
         }
     }
     let mut survey = Survey::run(device, || Latest::new(own))?;

@@ -3,8 +3,8 @@
 use crate::log::{Log, Owner};
 use crate::restore::RestoredSegment;
 use alloc::vec::Vec;
-use margay_flash::{Flash, Ppn, SegmentId};
-use margay_format::{CheckpointAt, Formatted, SegmentInfo, Store};
+use margay_flash::{Flash, FlashError, Ppn, SegmentId};
+use margay_format::{CheckpointAt, Decoded, Formatted, Kind, Place, SegmentInfo, Store};
 use margay_policy::{Now, Placement, Selection, State};
 
 /// Appends the `count` low bytes of a number, little endian.
@@ -179,4 +179,38 @@ impl Thawed {
     pub fn give_back(&mut self, at: &CheckpointAt) {
         at.segments.iter().for_each(|segment| self.segments[segment.index()].must_be_erased = true);
     }
+}
+
+/// Whether pages were programmed after the checkpoint `at`, which an anchor that failed since goes on naming: then
+/// the first of them are where open segments are filled next, or in the first free ones. Says how many reads it took, too.
+pub fn is_outdated<F: Flash>(
+    device: &mut Formatted<F>,
+    at: &CheckpointAt,
+    segments: &[RestoredSegment],
+    free: &[SegmentId],
+) -> Result<(bool, u32), FlashError> {
+    let mut reads = 0;
+    if device.layout().place == Place::Table {
+        // The record itself says so there.
+        return Ok((false, reads));
+    }
+    let last = at.seq + u64::from(device.checkpoint_pages(at.len_bytes as usize));
+    let geometry = *device.geometry();
+    let open = segments.iter().filter(|segment| segment.state == State::Open).map(|segment| segment.next);
+    let inside = |ppn: &Ppn| ppn.0 < geometry.pages() && geometry.page_in_segment(*ppn) > 0;
+    let places: Vec<(Ppn, bool)> = open.filter(inside).map(|ppn| (ppn, true)).collect();
+    let free = free.iter().take(2).map(|id| (geometry.first_page(*id), false));
+    for (ppn, must_be_erased) in places.into_iter().chain(free) {
+        reads += 1;
+        let is_later = match device.read_tagged(ppn, &mut []) {
+            Ok((Decoded::Erased, _)) => false,
+            Ok((Decoded::Tag(tag), _)) => must_be_erased || tag.kind == Kind::Data && tag.page.seq > last,
+            Ok(_) | Err(FlashError::Uncorrectable { .. }) => must_be_erased,
+            Err(error) => return Err(error),
+        };
+        if is_later {
+            return Ok((true, reads));
+        }
+    }
+    Ok((false, reads))
 }

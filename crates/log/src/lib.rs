@@ -22,7 +22,7 @@ mod survey;
 mod valid;
 
 pub use audit::AuditError;
-pub use checkpoint::{Numbers, Thawed, put, thaw_clocks};
+pub use checkpoint::{Numbers, Thawed, is_outdated, put, thaw_clocks};
 pub use cleaner::Progress;
 pub use config::{Config, ConfigError};
 pub use counters::{Counters, Uniformity};

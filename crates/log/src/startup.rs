@@ -6,7 +6,7 @@ use crate::restore::Restored;
 use crate::survey::{StopRecord, Suspect};
 use alloc::vec::Vec;
 use margay_flash::{Flash, FlashError, SegmentId};
-use margay_format::{Anchor, Formatted, Place, Record, Store, Superblock};
+use margay_format::{Anchor, CheckpointAt, Formatted, Place, Record, Store, Superblock};
 use margay_policy::{Placement, Selection, State};
 
 impl<F: Flash, S: Selection, P: Placement, O: Owner> Log<Formatted<F>, S, P, O> {
@@ -30,7 +30,12 @@ impl<F: Flash, S: Selection, P: Placement, O: Owner> Log<Formatted<F>, S, P, O> 
                 }
             }
             // On a fresh anchor: the page behind the last record may have been half programmed.
-            _ => device.renew_anchor(&mut stop.anchor, superblock)?,
+            checkpoint => {
+                device.renew_anchor(&mut stop.anchor, superblock)?;
+                if let Some(at) = checkpoint.as_ref().filter(|_| stop.anchor.is_broken()) {
+                    Self::forget_checkpoint(device, at)?;
+                }
+            }
         }
         for (segment, restored) in (0..).map(SegmentId).zip(&restored.segments) {
             if restored.state == State::Free && !restored.must_be_erased {
@@ -52,6 +57,18 @@ impl<F: Flash, S: Selection, P: Placement, O: Owner> Log<Formatted<F>, S, P, O> 
             self.device_mut().sync()?;
         }
         while self.free_segments() == 0 && self.erase_empty(client)? {}
+        Ok(())
+    }
+
+    /// The anchor has failed and goes on saying that the device was stopped: its checkpoint must not be whole.
+    fn forget_checkpoint(device: &mut Formatted<F>, at: &CheckpointAt) -> Result<(), LogError> {
+        for segment in &at.segments {
+            match device.device_mut().erase(*segment) {
+                // It is outdated once something else is programmed, too (Thawed::is_outdated).
+                Ok(()) | Err(FlashError::EraseFailed { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         Ok(())
     }
 

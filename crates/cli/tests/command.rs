@@ -201,3 +201,18 @@ fn the_fms_tables_are_within_their_bounds() {
     let out = works(&["reproduce", "fms", "--tables-only", "-q", "--folder", &folder.path().display().to_string()]);
     assert!(!out.contains("MISSED") && out.matches(" ok ").count() >= 34, "{out}");
 }
+
+#[test]
+fn the_moda_study_keeps_its_bounds_and_the_model_is_to_be_had_for_any_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = works(&["reproduce", "moda", "-q", "--seeds", "3", "--folder", &folder.path().display().to_string()]);
+    assert!(out.contains("fax, MODA") && !out.contains("MISSED"), "{out}");
+    for file in ["comparisons.csv", "files.csv", "fig3-utilization.svg", "fig9-10-postmark.svg", "fig11-allocators.svg"]
+    {
+        assert!(folder.path().join(file).exists(), "{file}");
+    }
+    let rows = std::fs::read_to_string(folder.path().join("files.csv")).unwrap();
+    assert!(rows.contains("predictive") && rows.lines().next().unwrap().contains("seed"), "{rows}");
+    let out = works(&["fs", "model", "-u", "0.86", "-i", "0.0087", "-p", "0.73", "--segments", "3712"]);
+    assert!(out.contains("erases   1025.8") && out.contains("energy"), "{out}");
+}

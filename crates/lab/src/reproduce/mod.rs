@@ -29,7 +29,7 @@ impl fmt::Display for Bound {
         match self {
             Self::Exact(_) => f.write_str("exact"),
             Self::Relative(share) => write!(f, "{:.1} %", share * 100.0),
-            Self::Absolute(by) => write!(f, "{by}"),
+            Self::Absolute(by) => write!(f, "{}", (by * 10.0).round() / 10.0),
             Self::AtLeast => f.write_str("at least"),
             Self::AtMost => f.write_str("at most"),
             Self::None => f.write_str("-"),

@@ -321,6 +321,21 @@ fn fax(script: &mut Script) {
     script.close(history);
 }
 
+/// Reads a file or appends to it, up to `most` bytes; files with their sizes.
+fn read_or_append(script: &mut Script, files: &mut [(u32, u32)], most: u32) {
+    let at = script.between(0, files.len() as u32 - 1) as usize;
+    let (file, bytes) = files[at];
+    if script.between(0, 1) == 0 {
+        script.steps.push(FileOp::Read { file });
+    } else if bytes < most {
+        let more = script.between(1, most - bytes);
+        script.steps.push(FileOp::Open { file });
+        script.append(file, more);
+        script.close(file);
+        files[at].1 += more;
+    }
+}
+
 fn postmark(script: &mut Script) {
     let mut files = Vec::new();
     for _ in 0..780 {
@@ -328,17 +343,7 @@ fn postmark(script: &mut Script) {
         files.push((script.file(None, bytes), bytes));
     }
     for _ in 0..500 {
-        let at = script.between(0, files.len() as u32 - 1) as usize;
-        let (file, bytes) = files[at];
-        if script.between(0, 1) == 0 {
-            script.steps.push(FileOp::Read { file });
-        } else if bytes < 10_004 {
-            let more = script.between(1, 10_004 - bytes);
-            script.steps.push(FileOp::Open { file });
-            script.append(file, more);
-            script.close(file);
-            files[at].1 += more;
-        }
+        read_or_append(script, &mut files, 10_004);
     }
 }
 
@@ -350,17 +355,7 @@ fn postmark_stock(script: &mut Script) {
     };
     let mut files: Vec<(u32, u32)> = (0..500).map(|_| create(script)).collect();
     for _ in 0..500 {
-        let at = script.between(0, files.len() as u32 - 1) as usize;
-        let (file, bytes) = files[at];
-        if script.between(0, 1) == 0 {
-            script.steps.push(FileOp::Read { file });
-        } else if bytes < 9_774 {
-            let more = script.between(1, 9_774 - bytes);
-            script.steps.push(FileOp::Open { file });
-            script.append(file, more);
-            script.close(file);
-            files[at].1 += more;
-        }
+        read_or_append(script, &mut files, 9_774);
         if script.between(0, 1) == 0 {
             let new = create(script);
             files.push(new);

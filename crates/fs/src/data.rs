@@ -3,8 +3,9 @@
 use crate::allocator::Subject;
 use crate::node::{Kind, Tail};
 use crate::owner::{MOST_CHUNKS, PageOwner};
-use crate::{Fs, FsError};
+use crate::{Fs, FsError, MOST_SCRUBS};
 use alloc::vec;
+use margay_flash::{Ppn, ReadStatus};
 use margay_format::Store;
 use margay_log::Hint;
 use margay_policy::Selection;
@@ -43,17 +44,31 @@ impl<D: Store, S: Selection> Fs<D, S> {
                 (Some(tail), _) if tail.chunk == chunk => target.copy_from_slice(&tail.data[within..within + count]),
                 (_, None) => target.fill(0),
                 (_, Some(ppn)) if count == page_bytes => {
-                    self.log.read(ppn, target)?;
+                    let status = self.log.read(ppn, target)?;
+                    self.note_read(ppn, status);
                 }
                 (_, Some(ppn)) => {
-                    self.log.read(ppn, &mut self.scratch)?;
+                    let status = self.log.read(ppn, &mut self.scratch)?;
                     target.copy_from_slice(&self.scratch[within..within + count]);
+                    self.note_read(ppn, status);
                 }
             }
             done += count;
         }
         self.counters.bytes_read += len as u64;
         Ok(len)
+    }
+
+    /// Where a chunk of a file is, if it is on flash.
+    pub fn place(&self, object: u32, chunk: u32) -> Option<Ppn> {
+        self.index.node(object)?.chunks.get(chunk)
+    }
+
+    /// A page that the ECC had to correct is rewritten in idle time.
+    fn note_read(&mut self, ppn: Ppn, status: ReadStatus) {
+        if status == ReadStatus::Corrected && self.scrubs.len() < MOST_SCRUBS && !self.scrubs.contains(&ppn) {
+            self.scrubs.push(ppn);
+        }
     }
 
     /// Writes bytes. Whole chunks go to flash at once; of the rest one chunk per file waits in memory for a sync,

@@ -37,6 +37,7 @@ pub use owner::{MOST_CHUNKS, MOST_OBJECTS, Owned, PageOwner};
 use alloc::boxed::Box;
 use alloc::{vec, vec::Vec};
 use index::Index;
+use margay_flash::Ppn;
 use margay_format::{Anchor, Store, Superblock};
 use margay_log::{AuditError, Client, Config, Log, LogError, MountReport, Uniformity};
 use margay_policy::Selection;
@@ -93,12 +94,17 @@ pub struct Fs<D, S> {
     capacity_pages: u64,
     counters: FsCounters,
     read_only: bool,
+    /// Pages that wait to be rewritten because the ECC had to correct them.
+    scrubs: Vec<Ppn>,
     /// A segment is erased as soon as its last page becomes invalid.
     eager: bool,
     anchor: Anchor,
     superblock: Option<Box<Superblock>>,
     report: MountReport,
 }
+
+/// Pages that wait to be rewritten at once.
+const MOST_SCRUBS: usize = 64;
 
 /// Pages that only operations which make room may use.
 const RESERVE_PAGES: u64 = 16;
@@ -135,6 +141,7 @@ impl<D: Store, S: Selection> Fs<D, S> {
             capacity_pages,
             counters: FsCounters::default(),
             read_only: false,
+            scrubs: Vec::new(),
             eager: false,
             anchor: Anchor::default(),
             superblock: None,

@@ -170,8 +170,18 @@ impl<D: Store, S: Selection> Fs<D, S> {
         Ok(self.log.device_mut().sync().map_err(margay_log::LogError::from)?)
     }
 
-    /// Work for idle time: cleans ahead. False if there is none.
+    /// Work for idle time: rewrites a page that was hard to read, or cleans ahead. False if there is none.
     pub fn idle_step(&mut self, budget_pages: u32) -> Result<bool, FsError> {
-        if self.read_only { Ok(false) } else { Ok(self.log.idle_step(&mut self.index, budget_pages)?) }
+        if self.read_only {
+            return Ok(false);
+        }
+        while let Some(ppn) = self.scrubs.pop() {
+            // It may have been overwritten or moved since.
+            if self.log.page(ppn).is_some_and(|(owner, _)| self.index.locate(owner) == Some(ppn)) {
+                self.log.rewrite(&mut self.index, ppn)?;
+                return Ok(true);
+            }
+        }
+        Ok(self.log.idle_step(&mut self.index, budget_pages)?)
     }
 }

@@ -381,7 +381,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 3000, ..ProptestConfig::default() })]
 
     #[test]
-    fn it_does_what_a_tree_of_maps_does(ops in prop::collection::vec(op(), 1..250), which in 0..5usize) {
+    fn it_does_what_a_tree_of_maps_does(ops in prop::collection::vec(op(), 1..250), which in 0..allocators().count()) {
         let spec: AllocatorSpec = allocators().nth(which).unwrap().name.parse().unwrap();
         run(&Setup::new(nand(), spec), &ops);
     }

@@ -15,6 +15,8 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
 
+/// Bits that the ECC of the trials corrects.
+const ECC_BITS: u32 = 4;
 /// Bytes of a page of the device.
 const PAGE_BYTES: usize = 512;
 
@@ -568,7 +570,7 @@ pub fn file_bad_segments(chip: Chip, allocator: AllocatorSpec, seed: u64, len: u
 type Chips = Faults<Strict<RamFlash>>;
 
 fn bad_segments_trial(setup: &Setup, seed: u64, len: usize, fail: impl Fn(&mut Chips)) -> Result<(u64, u64), String> {
-    let mut device: Chips = Faults::new(Strict::new(RamFlash::new(setup.geometry)), 4);
+    let mut device: Chips = Faults::new(Strict::new(RamFlash::new(setup.geometry)), ECC_BITS);
     fail(&mut device);
     let mut oracle = Oracle::new();
     let text = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
@@ -589,4 +591,71 @@ fn bad_segments_trial(setup: &Setup, seed: u64, len: usize, fail: impl Fn(&mut C
     }
     drop(fs);
     Ok(device.operations())
+}
+
+/// Flips as many bits as the ECC corrects in every page of every file: they must be read, and be rewritten in idle time.
+/// Then one bit more in one page after the other: that page must be an error, and every other must be read.
+pub fn file_bit_errors(chip: Chip, allocator: AllocatorSpec, seed: u64) -> Tally {
+    let setup = Setup::new(chip, allocator);
+    let mut tally = Tally::default();
+    let name = |what: String| move || format!("files, {chip:?} {allocator} {what}");
+    if let Err(error) = bit_errors_trials(&setup, seed, &mut |what, result| tally.count(result, name(what))) {
+        tally.count(Err(error), name("setup".into()));
+    }
+    tally
+}
+
+fn bit_errors_trials(
+    setup: &Setup,
+    seed: u64,
+    count: &mut dyn FnMut(String, Result<(), String>),
+) -> Result<(), String> {
+    let text = |error: FsError| error.to_string();
+    let mut device: Chips = Faults::new(Strict::new(RamFlash::new(setup.geometry)), ECC_BITS);
+    let mut oracle = Oracle::new();
+    let mut fs = setup.format(&mut device).map_err(|error| error.to_string())?;
+    run(&mut fs, &mut oracle, &script(200, seed)).and_then(|()| fs.sync()).map_err(text)?;
+    let files: Vec<(u32, u32)> = oracle
+        .tree()
+        .iter()
+        .filter(|(_, (is_directory, _))| !is_directory)
+        .map(|(path, (_, id))| (object(&fs, path), *id))
+        .collect();
+    let mut page = [0; PAGE_BYTES];
+    for (file, id) in &files {
+        let content = oracle.content(*id).clone();
+        for (chunk, bytes) in (0..).zip(content.chunks(PAGE_BYTES)) {
+            let Some(ppn) = fs.place(*file, chunk) else { continue };
+            let at = u64::from(chunk) * PAGE_BYTES as u64;
+            fs.device_mut().device_mut().flip_bits(ppn, ECC_BITS);
+            let read = fs.read(*file, at, &mut page).map_err(text);
+            let whole = read.and_then(|len| if page[..len] == *bytes { Ok(()) } else { Err("other bytes".into()) });
+            let mut result = whole;
+            while result.is_ok() && fs.place(*file, chunk) == Some(ppn) {
+                match fs.idle_step(8) {
+                    Ok(true) => {}
+                    Ok(false) => result = Err("the page was not rewritten".into()),
+                    Err(error) => result = Err(text(error)),
+                }
+            }
+            count(format!("chunk {chunk} of {id}, corrected"), result);
+            let Some(ppn) = fs.place(*file, chunk) else { continue };
+            fs.device_mut().device_mut().flip_bits(ppn, ECC_BITS + 1);
+            let lost = match fs.read(*file, at, &mut page) {
+                Err(FsError::Log(LogError::Flash(FlashError::Uncorrectable { .. }))) => Ok(()),
+                other => Err(format!("reading gave {other:?}")),
+            };
+            count(format!("chunk {chunk} of {id}, lost"), lost);
+            // Writing it anew makes it whole.
+            let mut whole = bytes.to_vec();
+            whole.resize(PAGE_BYTES.min(content.len() - at as usize), 0);
+            fs.device_mut().device_mut().flip_bits(ppn, 0);
+            fs.write(*file, at, &whole).and_then(|_| fs.close(*file)).map_err(text)?;
+        }
+    }
+    oracle.all_durable();
+    fs.sync().map_err(text)?;
+    count("everything after that".into(), oracle.check(&mut fs));
+    count("audit".into(), fs.audit().map_err(|error| error.to_string()));
+    Ok(())
 }

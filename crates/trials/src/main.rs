@@ -2,8 +2,8 @@
 #![allow(clippy::print_stdout, reason = "a program that reports")]
 
 use margay_trials::{
-    Chip, Setup, Tally, bad_segments, bit_errors, file_bad_segments, file_power_cuts, metadata_flips, power_cuts,
-    wear_out,
+    Chip, Setup, Tally, bad_segments, bit_errors, file_bad_segments, file_bit_errors, file_power_cuts, metadata_flips,
+    power_cuts, wear_out,
 };
 use std::process::ExitCode;
 
@@ -75,6 +75,8 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
                 tally
             };
             let bad = move || file_bad_segments(chip, spec, 1, 150, if full { 1 } else { 9 });
+            let bits = move || file_bit_errors(chip, spec, 1);
+            campaigns.push((format!("bit errors under files, {chip:?}, {}", allocator.name), Box::new(bits)));
             campaigns.push((format!("bad segments under files, {chip:?}, {}", allocator.name), Box::new(bad)));
             campaigns.push((format!("power cuts under files, {chip:?}, {}", allocator.name), Box::new(campaign)));
         }

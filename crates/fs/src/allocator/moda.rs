@@ -122,3 +122,58 @@ impl Moda {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_climbs_the_queues_by_modifying_sessions_and_stays_hot() {
+        let mut moda = Moda::new(2, 7);
+        moda.created(1);
+        assert_eq!(moda.class(1), Class::Unclassified);
+        moda.modified(1);
+        assert_eq!(moda.class(1), Class::Unclassified, "in the second queue");
+        moda.modified(1);
+        assert_eq!(moda.class(1), Class::Hot);
+        (2..100).for_each(|other| moda.created(other));
+        assert_eq!(moda.class(1), Class::Hot);
+    }
+
+    #[test]
+    fn a_file_without_sessions_falls_a_queue_per_lifetime_and_then_is_cold() {
+        let mut moda = Moda::new(2, 7);
+        moda.created(1);
+        moda.modified(1);
+        // The second queue until tick 9, the first until tick 16.
+        (2..15).for_each(|other| moda.created(other));
+        assert_eq!((moda.now, moda.class(1)), (15, Class::Unclassified));
+        moda.created(15);
+        assert_eq!((moda.now, moda.class(1)), (16, Class::Cold));
+        moda.modified(1);
+        assert_eq!(moda.class(1), Class::Unclassified, "a cold file that is modified starts anew");
+    }
+
+    #[test]
+    fn the_class_that_decides_is_the_one_before_the_session_is_counted_and_headers_are_apart() {
+        let mut moda = Moda::new(1, 7);
+        moda.created(1);
+        let (data, header) = (PageMark(1), PageMark(1 | PageMark::HEADER));
+        assert_eq!((moda.stream(data), moda.stream(header)), (2, SYSTEM));
+        moda.modified(1);
+        assert_eq!((moda.stream(data), moda.stream(header)), (1, SYSTEM));
+    }
+
+    #[test]
+    fn what_is_remembered_is_recalled() {
+        let mut moda = Moda::new(3, 7);
+        (1..=3).for_each(|file| moda.created(file));
+        moda.modified(2);
+        (0..3).for_each(|_| moda.modified(3));
+        let kept: Vec<u8> = (0..=3).map(|file| moda.remember(file)).collect();
+        assert_eq!(kept, [1, 3, 4, 2]);
+        let mut again = Moda::new(3, 7);
+        (0..).zip(&kept).for_each(|(file, heat)| again.recall(file, *heat));
+        assert_eq!((0..=3).map(|file| again.remember(file)).collect::<Vec<_>>(), kept);
+    }
+}

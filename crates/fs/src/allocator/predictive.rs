@@ -74,3 +74,35 @@ impl Predictive {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn incomplete_chunks_are_apart_but_for_the_end_of_a_long_file_written_at_one_go() {
+        let mut predictive = Predictive::default();
+        predictive.created(1);
+        let chunk = |chunk, whole| Subject::Chunk { object: 1, chunk, whole };
+        assert_eq!(predictive.stream(chunk(3, false), false, 32), TAILS);
+        assert_eq!(predictive.stream(chunk(40, false), false, 32), COMPLETE);
+        predictive.modified(1);
+        assert_eq!(predictive.stream(chunk(40, false), false, 32), TAILS, "it grows session by session");
+        assert_eq!(predictive.stream(chunk(40, true), false, 32), COMPLETE);
+        assert_eq!(predictive.stream(chunk(40, true), true, 32), OVERWRITTEN);
+    }
+
+    #[test]
+    fn headers_that_will_change_again_are_apart_and_survivors_are_cold() {
+        let mut predictive = Predictive::default();
+        predictive.created(1);
+        let header = |open| Subject::Header { object: 1, page_writes: 0, open };
+        assert_eq!(predictive.stream(header(true), false, 32), LIVE_HEADERS);
+        assert_eq!(predictive.stream(header(false), false, 32), HEADERS);
+        (0..OFTEN).for_each(|_| predictive.modified(1));
+        assert_eq!(predictive.stream(header(false), false, 32), LIVE_HEADERS);
+        assert_eq!(predictive.copy_stream(PageMark::of(header(true)), LIVE_HEADERS), HEADERS);
+        let tail = PageMark::of(Subject::Chunk { object: 1, chunk: 0, whole: false });
+        assert_eq!(predictive.copy_stream(tail, TAILS), COMPLETE);
+    }
+}

@@ -17,7 +17,7 @@ pub enum VolumeError {
     #[error("{0}")]
     Layout(#[from] LayoutError),
     /// It holds something else than a disk.
-    #[error("it holds a file system of margay, not a disk")]
+    #[error("it holds a file system, not a disk: use margay mount, or margay fs")]
     NotADisk,
     /// A policy is not known.
     #[error("{0}")]

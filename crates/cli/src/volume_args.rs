@@ -60,7 +60,7 @@ pub struct GeometryArgs {
     /// Bytes in a page [default: 4096]
     #[arg(long, conflicts_with = "device")]
     pub page_bytes: Option<u32>,
-    /// Usable bytes of the spare area of a page (NAND) [default: 256]
+    /// Usable bytes of the spare area of a page (NAND) [default: 256]; under 64, pages are used in pairs
     #[arg(long, conflicts_with_all = ["device", "nor"])]
     pub spare_bytes: Option<u32>,
     /// The device is programmed byte by byte (NOR): it has no spare area

@@ -4,11 +4,12 @@
 use crate::bytes::{Reader, Writer};
 use crate::crc::crc32c;
 use crate::formatted::Formatted;
+use crate::paired::Paired;
 use crate::store::Store;
 use crate::superblock::{Superblock, SuperblockError};
 use crate::tag::{Decoded, Kind, PageInfo, SegmentInfo};
 use alloc::{vec, vec::Vec};
-use margay_flash::{Flash, FlashError, Ppn, SegmentId};
+use margay_flash::{Flash, FlashError, Geometry, Ppn, SegmentId};
 
 const MAGIC: &[u8; 4] = b"MGRC";
 /// Owner of the record page in a checkpoint.
@@ -198,6 +199,7 @@ pub fn find_superblock<F: Flash>(
     device: &mut F,
     owner_of_copy: impl Fn(&Superblock) -> (u64, u64),
 ) -> Result<Superblock, FindError> {
+    let mut device = Paired::new(device);
     let geometry = *device.geometry();
     let mut page = vec![0; geometry.page_bytes() as usize];
     let mut why = SuperblockError::NotMargay;
@@ -211,7 +213,7 @@ pub fn find_superblock<F: Flash>(
                 Err(error) => return Err(FindError::Flash(error)),
             }
             match Superblock::decode(&bytes) {
-                Ok(superblock) => return check_shape(superblock, device),
+                Ok(superblock) => return check_shape(superblock, &geometry),
                 Err(SuperblockError::NotMargay) => {}
                 Err(error) => why = error,
             }
@@ -220,7 +222,7 @@ pub fn find_superblock<F: Flash>(
     }
     match device.read(Ppn(0), &mut page, &mut []) {
         Ok(_) => match Superblock::decode(&page) {
-            Ok(superblock) => return check_shape(superblock, device),
+            Ok(superblock) => return check_shape(superblock, &geometry),
             Err(error @ (SuperblockError::Newer { .. } | SuperblockError::UnknownFeatures { .. })) => {
                 return Err(FindError::Superblock(error));
             }
@@ -243,7 +245,7 @@ pub fn find_superblock<F: Flash>(
         // Data of a user may look like one; only its own tag proves it.
         let (owner, owners) = owner_of_copy(&superblock);
         let encoded = [0; crate::SUPERBLOCK_BYTES];
-        let Ok(mut formatted) = Formatted::new(&mut *device, owners, encoded) else { continue };
+        let Ok(mut formatted) = Formatted::new(&mut *device.device_mut(), owners, encoded) else { continue };
         if let Ok((Decoded::Tag(tag), _)) = formatted.read_tagged(ppn, &mut [])
             && tag.page.owner == owner
             && tag.data_crc == crc32c(&page)
@@ -254,8 +256,8 @@ pub fn find_superblock<F: Flash>(
     Err(FindError::Superblock(why))
 }
 
-fn check_shape<F: Flash>(superblock: Superblock, device: &F) -> Result<Superblock, FindError> {
-    if superblock.geometry == *device.geometry() {
+fn check_shape(superblock: Superblock, geometry: &Geometry) -> Result<Superblock, FindError> {
+    if superblock.geometry == *geometry {
         return Ok(superblock);
     }
     Err(FindError::Superblock(SuperblockError::Impossible { field: "geometry" }))

@@ -1,6 +1,7 @@
 use crate::bytes::{Reader, Writer};
 use crate::crc::crc32c;
 use crate::layout::{Layout, LayoutError, Place, TAG_BYTES, VERSION};
+use crate::paired::Paired;
 use crate::store::{Copied, Store};
 use crate::superblock::SUPERBLOCK_BYTES;
 use crate::tag::{Decoded, Kind, PageInfo, SegmentInfo, Tag};
@@ -26,7 +27,7 @@ struct Filling {
 /// A device in margay's format.
 #[derive(Debug)]
 pub struct Formatted<F> {
-    pub(crate) device: F,
+    pub(crate) device: Paired<F>,
     pub(crate) geometry: Geometry,
     pub(crate) layout: Layout,
     superblock: [u8; SUPERBLOCK_BYTES],
@@ -83,6 +84,7 @@ impl<F: Flash> Formatted<F> {
     /// Uses a device with the layout for `owners` different owners. `superblock` is copied into each segment
     /// header of a byte-programmable device.
     pub fn new(device: F, owners: u64, superblock: [u8; SUPERBLOCK_BYTES]) -> Result<Self, LayoutError> {
+        let device = Paired::new(device);
         let geometry = *device.geometry();
         let layout = Layout::new(&geometry, owners)?;
         let tag_bytes = layout.tag_bytes();
@@ -107,17 +109,17 @@ impl<F: Flash> Formatted<F> {
 
     /// The device.
     pub fn device(&self) -> &F {
-        &self.device
+        self.device.device()
     }
 
     /// The device, for its own operations.
     pub fn device_mut(&mut self) -> &mut F {
-        &mut self.device
+        self.device.device_mut()
     }
 
     /// Gives the device back.
     pub fn into_device(self) -> F {
-        self.device
+        self.device.into_device()
     }
 
     /// Tells of a segment that is erased and not in use.

@@ -56,7 +56,7 @@ impl fmt::Display for LayoutError {
             }
             Self::NoPlace { spare_bytes } => write!(
                 f,
-                "no room for the information on pages: it takes a spare area of at least {TAG_BYTES} usable bytes a page (there are {spare_bytes}), or a device that can be programmed byte by byte"
+                "no room for the information on pages: it takes a spare area of at least {TAG_BYTES} usable bytes a page (there are {spare_bytes}), or a device that can be programmed byte by byte, or segments of 4 pages and more"
             ),
             Self::NoDataPages { pages_per_segment, metadata_pages } => write!(
                 f,

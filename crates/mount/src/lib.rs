@@ -7,7 +7,7 @@ pub use fuse::{MountOptions, mount};
 pub use metrics::{Metrics, prometheus};
 
 use margay_flash::{Flash, Geometry};
-use margay_format::{ClientKind, Formatted, Layout, LayoutError, Superblock, SuperblockError};
+use margay_format::{ClientKind, Formatted, Layout, LayoutError, Superblock, SuperblockError, shown_geometry};
 use margay_fs::{Allocator, AllocatorSpec, FoundFs, Fs, FsCheck, FsError, FsMountError, find, owners};
 use margay_log::{Config, ConfigError};
 use margay_policy::selection::AnySelection;
@@ -163,7 +163,7 @@ fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock
 
 /// Formats a device: all that is on it is lost.
 pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<FileSystem<F>, MountError> {
-    let superblock = superblock(device.geometry(), options)?;
+    let superblock = superblock(&shown_geometry(device.geometry()), options)?;
     let store = formatted(device, &superblock)?;
     let config = config(&superblock, store.layout())?;
     let (selection, allocator) = (selection(&superblock, &config)?, Allocator::new(options.allocator));

@@ -1,5 +1,5 @@
 use crate::setup::run;
-use crate::{Oracle, Setup, Step, Tally, script};
+use crate::{Chip, Oracle, Setup, Step, Tally, script};
 use margay_flash::{Lpn, Ppn};
 use margay_ftl::FtlError;
 use margay_media::{Damage, Faults, RamFlash, Strict};
@@ -201,7 +201,7 @@ impl BitErrors<'_> {
         text("script", run(&mut disk, &mut oracle, &steps(setup, self.seed, 100)))?;
         text("write", run(&mut disk, &mut oracle, &[Step::Write(lpn, false), Step::Flush]))?;
         let ppn = disk.place(Lpn(lpn)).ok_or("a page that was written has a place")?;
-        disk.device_mut().device_mut().flip_bits(ppn, bits);
+        disk.device_mut().device_mut().flip_bits(setup.chip.data_page(ppn), bits);
         let mut page = vec![0; setup.geometry.page_bytes() as usize];
         let read = disk.read(Lpn(lpn), &mut page);
         if bits <= ECC_BITS {
@@ -287,6 +287,7 @@ impl Visitor for MetadataFlips<'_> {
             let mut bits = Vec::new();
             for ppn in 0..geometry.pages() {
                 let is_metadata = geometry.page_in_segment(Ppn(ppn)) < header_pages
+                    || setup.chip == Chip::Pairs && ppn % 2 == 1
                     || geometry.segment_of(Ppn(ppn)).0 < setup.config.reserved_segments;
                 let first = if is_metadata { 0 } else { page_bits };
                 let end = page_bits + geometry.spare_bytes() as usize * 8;

@@ -3,7 +3,7 @@
 use crate::enumerate::{Cuts, Device, Subject, enumerate};
 use crate::{Chip, Tally};
 use margay_flash::{Flash, FlashError, Geometry};
-use margay_format::{ClientKind, Formatted, Layout, Superblock};
+use margay_format::{ClientKind, Formatted, Layout, Superblock, shown_geometry};
 use margay_fs::{
     Allocator, AllocatorSpec, FoundFs, Fs, FsError, FsMountError, Kind, NewObject, ROOT, RenameFlags, owners,
 };
@@ -48,7 +48,8 @@ type FileSystem<'d, D> = Fs<Formatted<&'d mut D>, Greedy>;
 
 impl Setup {
     fn new(chip: Chip, allocator: AllocatorSpec) -> Self {
-        let geometry = chip.geometry(22, 8);
+        let raw = chip.geometry(22, 8);
+        let geometry = shown_geometry(&raw);
         let layout = Layout::new(&geometry, owners()).expect("the layout fits");
         let config = Config {
             header_pages: layout.header_pages,
@@ -76,7 +77,7 @@ impl Setup {
             leveling: "none".into(),
             read_only_ranges: Vec::new(),
         };
-        Self { chip, allocator, geometry, config, superblock }
+        Self { chip, allocator, geometry: raw, config, superblock }
     }
 
     fn device<'d, D: Flash>(&self, device: &'d mut D) -> Formatted<&'d mut D> {
@@ -85,7 +86,7 @@ impl Setup {
     }
 
     fn selection(&self) -> Greedy {
-        let (segments, data_pages) = (self.geometry.segments(), self.config.data_pages(&self.geometry));
+        let (segments, data_pages) = (self.geometry.segments(), self.config.data_pages(&self.superblock.geometry));
         let exported_pages = self.superblock.exported_pages;
         Greedy::new(Sizing { segments, data_pages, exported_pages, seed: 0 }, Tie::Index)
     }
@@ -627,7 +628,7 @@ fn bit_errors_trials(
         for (chunk, bytes) in (0..).zip(content.chunks(PAGE_BYTES)) {
             let Some(ppn) = fs.place(*file, chunk) else { continue };
             let at = u64::from(chunk) * PAGE_BYTES as u64;
-            fs.device_mut().device_mut().flip_bits(ppn, ECC_BITS);
+            fs.device_mut().device_mut().flip_bits(setup.chip.data_page(ppn), ECC_BITS);
             let read = fs.read(*file, at, &mut page).map_err(text);
             let whole = read.and_then(|len| if page[..len] == *bytes { Ok(()) } else { Err("other bytes".into()) });
             let mut result = whole;
@@ -640,7 +641,7 @@ fn bit_errors_trials(
             }
             count(format!("chunk {chunk} of {id}, corrected"), result);
             let Some(ppn) = fs.place(*file, chunk) else { continue };
-            fs.device_mut().device_mut().flip_bits(ppn, ECC_BITS + 1);
+            fs.device_mut().device_mut().flip_bits(setup.chip.data_page(ppn), ECC_BITS + 1);
             let lost = match fs.read(*file, at, &mut page) {
                 Err(FsError::Log(LogError::Flash(FlashError::Uncorrectable { .. }))) => Ok(()),
                 other => Err(format!("reading gave {other:?}")),
@@ -649,7 +650,7 @@ fn bit_errors_trials(
             // Writing it anew makes it whole.
             let mut whole = bytes.to_vec();
             whole.resize(PAGE_BYTES.min(content.len() - at as usize), 0);
-            fs.device_mut().device_mut().flip_bits(ppn, 0);
+            fs.device_mut().device_mut().flip_bits(setup.chip.data_page(ppn), 0);
             fs.write(*file, at, &whole).and_then(|_| fs.close(*file)).map_err(text)?;
         }
     }

@@ -1,7 +1,7 @@
 use crate::Oracle;
 use crate::oracle::content;
-use margay_flash::{Flash, Geometry, Lpn};
-use margay_format::{Anchor, ClientKind, Formatted, Record, Superblock};
+use margay_flash::{Flash, Geometry, Lpn, Ppn};
+use margay_format::{Anchor, ClientKind, Formatted, Record, Superblock, shown_geometry};
 use margay_ftl::{Ftl, FtlError, Loaded, MountError, OwnPages, load};
 use margay_log::{Config, Hint};
 use margay_policy::{LevelingSpec, Placement, PlacementSpec, Selection, SelectionSpec, Sizing};
@@ -17,20 +17,28 @@ pub enum Chip {
     SmallSpare,
     /// NOR.
     Nor,
+    /// NAND without a usable spare area: pages in pairs.
+    Pairs,
 }
 
 impl Chip {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Nand, Self::SmallSpare, Self::Nor];
+    pub const ALL: [Self; 4] = [Self::Nand, Self::SmallSpare, Self::Nor, Self::Pairs];
 
     pub(crate) fn geometry(self, segments: u32, pages: u32) -> Geometry {
         match self {
             Self::Nand => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(160)),
             Self::SmallSpare => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(64)),
+            Self::Pairs => Geometry::new(segments, pages * 2, 512),
             // Two header pages hold the table.
             Self::Nor => Geometry::new(segments, pages + 2, 512).map(Geometry::byte_programmable),
         }
         .expect("a small geometry is possible")
+    }
+
+    /// The page of the chip that holds the data of a page of the log.
+    pub(crate) fn data_page(self, ppn: Ppn) -> Ppn {
+        if self == Self::Pairs { Ppn(2 * ppn.0) } else { ppn }
     }
 }
 
@@ -54,7 +62,8 @@ pub struct Setup {
 impl Setup {
     /// A small device, as full as it can be to the percentage.
     pub fn new(chip: Chip, selection: &str, placement: &str, leveling: &str, percent: u32) -> Self {
-        let geometry = chip.geometry(14, 8);
+        let raw = chip.geometry(14, 8);
+        let geometry = shown_geometry(&raw);
         let layout = margay_format::Layout::new(&geometry, 100).expect("the layout fits");
         let leveling_spec: LevelingSpec = leveling.parse().expect("a leveling policy");
         let config = Config {
@@ -88,7 +97,7 @@ impl Setup {
         };
         let policy = "a policy of the registry";
         let (selection, placement) = (selection.parse().expect(policy), placement.parse().expect(policy));
-        Self { chip, geometry, selection, placement, config, superblock }
+        Self { chip, geometry: raw, selection, placement, config, superblock }
     }
 
     /// Exported pages.
@@ -97,7 +106,7 @@ impl Setup {
     }
 
     pub(crate) fn sizing(&self) -> Sizing {
-        let data_pages = self.config.data_pages(&self.geometry);
+        let data_pages = self.config.data_pages(&self.superblock.geometry);
         Sizing { segments: self.geometry.segments(), data_pages, exported_pages: self.pages(), seed: 5 }
     }
 

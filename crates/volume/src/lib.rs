@@ -12,7 +12,9 @@ pub use check::{CheckReport, DumpedPage, DumpedSegment, check, dump_segment};
 use disk::Disk;
 pub use error::VolumeError;
 use margay_flash::{Flash, Geometry, Lpn, SegmentId};
-use margay_format::{Anchor, ClientKind, Formatted, Layout, Record, SegmentInfo, Store, Superblock, find_superblock};
+use margay_format::{
+    Anchor, ClientKind, Formatted, Layout, Record, SegmentInfo, Store, Superblock, find_superblock, shown_geometry,
+};
 use margay_ftl::{MountReport, OwnPages, load};
 use margay_log::{Config, Counters, Hint, Uniformity};
 use margay_policy::{LevelingSpec, PlacementSpec, Segments, SelectionSpec};
@@ -134,6 +136,7 @@ fn formatted<F: Flash>(device: F, superblock: &Superblock) -> Result<Formatted<F
 
 /// Most pages that a device of this shape can export with these options.
 pub fn limit_pages(geometry: &Geometry, options: &FormatOptions) -> Result<u32, VolumeError> {
+    let geometry = &shown_geometry(geometry);
     let layout = Layout::new(geometry, u64::from(geometry.pages()))?;
     let superblock = superblock(geometry, options, 1);
     let streams = match options.placement {
@@ -169,7 +172,7 @@ fn superblock(geometry: &Geometry, options: &FormatOptions, exported_pages: u32)
 impl Volume {
     /// Formats a device: all that is on it is lost. Segments that cannot be erased are retired.
     pub fn format<F: Flash + Send + 'static>(mut device: F, options: &FormatOptions) -> Result<Self, VolumeError> {
-        let geometry = *device.geometry();
+        let geometry = shown_geometry(device.geometry());
         let limit = limit_pages(&geometry, options)?;
         let exported = options.exported_pages.unwrap_or((u64::from(geometry.pages()) * 9 / 10) as u32);
         if exported > limit || exported == 0 {

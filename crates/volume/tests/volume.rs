@@ -228,9 +228,11 @@ fn survives(chip: &SharedFlash) {
 
 #[test]
 fn no_damage_to_an_image_makes_it_panic() {
-    for geometry in
-        [Geometry::new(16, 8, 512).unwrap().with_spare(160), Geometry::new(16, 10, 512).unwrap().byte_programmable()]
-    {
+    for geometry in [
+        Geometry::new(16, 8, 512).unwrap().with_spare(160),
+        Geometry::new(16, 10, 512).unwrap().byte_programmable(),
+        Geometry::new(16, 16, 512).unwrap(),
+    ] {
         let chip = SharedFlash::new(geometry);
         let options = FormatOptions { exported_pages: Some(48), uuid: [9; 16], ..FormatOptions::default() };
         let mut volume = Volume::format(chip.clone(), &options).unwrap();

@@ -23,6 +23,9 @@ pub enum ClientKind {
     Disk = 1,
     /// A file system.
     FileSystem = 2,
+    /// A hybrid-mapped store. The selection's place holds its scheme, the placement's its duty, the low-water mark
+    /// its log blocks.
+    Hybrid = 3,
 }
 
 /// What a device was formatted with (FORMAT.md, "Superblock").
@@ -162,6 +165,7 @@ impl Superblock {
         let client = match client {
             1 => ClientKind::Disk,
             2 => ClientKind::FileSystem,
+            3 => ClientKind::Hybrid,
             _ => return Err(SuperblockError::Impossible { field: "client" }),
         };
         let (compatible, read_only_compatible, incompatible) = (reader.u32(), reader.u32(), reader.u32());

@@ -88,7 +88,7 @@ pub fn find<F: Flash>(device: &mut F) -> Result<Superblock, FsMountError> {
     let superblock = find_superblock(device, |_| (0, OWNERS))?;
     match superblock.client {
         ClientKind::FileSystem => Ok(superblock),
-        ClientKind::Disk => Err(FsMountError::NotAFileSystem),
+        ClientKind::Disk | ClientKind::Hybrid => Err(FsMountError::NotAFileSystem),
     }
 }
 

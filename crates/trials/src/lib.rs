@@ -4,12 +4,14 @@
 mod enumerate;
 mod faults;
 mod files;
+mod hybrid;
 mod oracle;
 mod power;
 mod setup;
 
 pub use faults::{bad_segments, bit_errors, metadata_flips, wear_out};
 pub use files::{file_bad_segments, file_bit_errors, file_power_cuts};
+pub use hybrid::{hybrid_bad_segments, hybrid_power_cuts};
 pub use oracle::{Oracle, content};
 pub use power::power_cuts;
 pub use setup::{Chip, Setup, Step, script};

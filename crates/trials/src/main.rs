@@ -2,8 +2,8 @@
 #![allow(clippy::print_stdout, reason = "a program that reports")]
 
 use margay_trials::{
-    Chip, Setup, Tally, bad_segments, bit_errors, file_bad_segments, file_bit_errors, file_power_cuts, metadata_flips,
-    power_cuts, wear_out,
+    Chip, Setup, Tally, bad_segments, bit_errors, file_bad_segments, file_bit_errors, file_power_cuts,
+    hybrid_bad_segments, hybrid_power_cuts, metadata_flips, power_cuts, wear_out,
 };
 use std::process::ExitCode;
 
@@ -79,6 +79,20 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
             campaigns.push((format!("bit errors under files, {chip:?}, {}", allocator.name), Box::new(bits)));
             campaigns.push((format!("bad segments under files, {chip:?}, {}", allocator.name), Box::new(bad)));
             campaigns.push((format!("power cuts under files, {chip:?}, {}", allocator.name), Box::new(campaign)));
+        }
+    }
+    for chip in Chip::ALL {
+        for scheme in ["bast", "fast", "fast:sequential=no", "fast:open=yes"] {
+            let (stride, second, seeds) = if full { (1, 2, 3) } else { (7, 6, 1) };
+            let parsed = scheme.parse().expect("a scheme");
+            let cuts = move || {
+                let mut tally = Tally::default();
+                (0..seeds).for_each(|seed| tally.merge(hybrid_power_cuts(chip, parsed, seed, 60, stride, second)));
+                tally
+            };
+            let bad = move || hybrid_bad_segments(chip, parsed, 1, 150, if full { 1 } else { 9 });
+            campaigns.push((format!("power cuts, {chip:?}, {scheme}"), Box::new(cuts)));
+            campaigns.push((format!("bad segments, {chip:?}, {scheme}"), Box::new(bad)));
         }
     }
     campaigns

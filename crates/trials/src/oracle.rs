@@ -58,16 +58,26 @@ impl Oracle {
         (0..self.pages()).for_each(|lpn| self.durable(lpn));
     }
 
-    /// Reads every page. What it holds now it must hold from now on.
+    /// Reads every page of a disk. What it holds now it must hold from now on.
     pub fn check<F: Flash, S: Selection, P: Placement>(
         &mut self,
         disk: &mut Ftl<Formatted<F>, S, P>,
     ) -> Result<(), String> {
         let page_bytes = disk.log().device().geometry().page_bytes() as usize;
+        let read = |lpn, page: &mut [u8]| disk.read(lpn, page).map(|found| found.is_some()).map_err(|e| e.to_string());
+        self.check_pages(page_bytes, read)
+    }
+
+    /// The same of anything that says whether it holds a page, and reads it.
+    pub fn check_pages(
+        &mut self,
+        page_bytes: usize,
+        mut read: impl FnMut(Lpn, &mut [u8]) -> Result<bool, String>,
+    ) -> Result<(), String> {
         let (mut page, mut expected) = (vec![0; page_bytes], vec![0; page_bytes]);
         for (lpn, versions) in (0..).zip(&mut self.versions) {
-            let found = match disk.read(Lpn(lpn), &mut page) {
-                Ok(Some(_)) => {
+            let found = match read(Lpn(lpn), &mut page) {
+                Ok(true) => {
                     let version = u64::from_le_bytes(page[..8].try_into().expect("8 bytes"));
                     content(lpn, version, &mut expected);
                     if page != expected {
@@ -75,7 +85,7 @@ impl Oracle {
                     }
                     Some(version)
                 }
-                Ok(None) => None,
+                Ok(false) => None,
                 Err(error) => return Err(format!("page {lpn} cannot be read: {error}")),
             };
             let Some(at) = versions.iter().position(|version| *version == found) else {

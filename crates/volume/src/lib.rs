@@ -408,6 +408,6 @@ pub fn find<F: Flash>(device: &mut F) -> Result<Superblock, VolumeError> {
     let superblock = find_superblock(device, owner_of_copy)?;
     match superblock.client {
         ClientKind::Disk => Ok(superblock),
-        ClientKind::FileSystem => Err(VolumeError::NotADisk),
+        ClientKind::FileSystem | ClientKind::Hybrid => Err(VolumeError::NotADisk),
     }
 }

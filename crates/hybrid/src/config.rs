@@ -1,0 +1,139 @@
+use crate::HybridError;
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::str::FromStr;
+use margay_flash::Geometry;
+
+/// Who shares log blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Each log block belongs to one logical block.
+    Bast,
+    /// Log blocks are shared.
+    Fast {
+        /// One of them takes sequential writes: it begins at offset 0 of a block and takes the offsets in order.
+        sequential: bool,
+        /// A write to its block at another offset goes to the random log and leaves it open; else it is merged.
+        leave_open: bool,
+    },
+}
+
+/// What the store is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// Everything written and synced survives a power cut.
+    Disk,
+    /// The content is worth nothing once the process above has ended: a page's old copy is invalid before the new
+    /// one is written, pages may be dropped, and opening begins with an empty store.
+    Swap,
+}
+
+/// How a device is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Who shares log blocks.
+    pub scheme: Scheme,
+    /// What it is for.
+    pub duty: Duty,
+    /// Log blocks, the sequential one included.
+    pub log_blocks: u32,
+    /// Pages exported.
+    pub logical_pages: u32,
+    /// Pages at the start of each segment that hold its header (NOR).
+    pub header_pages: u32,
+    /// Segments at the start of the device that hold no data.
+    pub reserved_segments: u32,
+}
+
+impl Config {
+    /// FAST with a sequential log block, for a swap store on a device without metadata.
+    pub const fn swap(logical_pages: u32, log_blocks: u32) -> Self {
+        let scheme = Scheme::Fast { sequential: true, leave_open: false };
+        Self { scheme, duty: Duty::Swap, log_blocks, logical_pages, header_pages: 0, reserved_segments: 0 }
+    }
+
+    /// Pages in a block.
+    pub const fn pages_per_block(&self, geometry: &Geometry) -> u32 {
+        geometry.pages_per_segment() - self.header_pages
+    }
+
+    /// Logical blocks.
+    pub const fn blocks(&self, geometry: &Geometry) -> u32 {
+        self.logical_pages.div_ceil(self.pages_per_block(geometry))
+    }
+
+    /// Segments it takes: a data block for each logical block, the log blocks, one to merge into, the reserved, and
+    /// for a disk one to recover into.
+    pub const fn segments(&self, geometry: &Geometry) -> u64 {
+        let extra = if matches!(self.duty, Duty::Disk) { 2 } else { 1 };
+        self.blocks(geometry) as u64 + self.log_blocks as u64 + extra + self.reserved_segments as u64
+    }
+
+    /// Random log blocks.
+    pub const fn random_log_blocks(&self) -> u32 {
+        match self.scheme {
+            Scheme::Fast { sequential: true, .. } => self.log_blocks - 1,
+            _ => self.log_blocks,
+        }
+    }
+
+    pub(crate) fn check(&self, geometry: &Geometry) -> Result<(), HybridError> {
+        let least = if matches!(self.scheme, Scheme::Fast { sequential: true, .. }) { 2 } else { 1 };
+        if self.log_blocks < least {
+            return Err(HybridError::TooFewLogBlocks { log_blocks: self.log_blocks, least });
+        }
+        let needed = self.segments(geometry);
+        if self.logical_pages == 0 || needed > u64::from(geometry.segments()) {
+            return Err(HybridError::TooSmall { needed_segments: needed, segments: geometry.segments() });
+        }
+        Ok(())
+    }
+}
+
+impl Scheme {
+    /// The text in the superblock: `fast`, `fast:sequential=no`, `fast:open=yes`, `bast`.
+    pub fn text(self) -> String {
+        match self {
+            Self::Bast => "bast".to_string(),
+            Self::Fast { sequential, leave_open } => {
+                let word = |yes: bool| if yes { "yes" } else { "no" };
+                format!("fast:sequential={},open={}", word(sequential), word(leave_open))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = HybridError;
+
+    fn from_str(text: &str) -> Result<Self, HybridError> {
+        let unknown = || HybridError::UnknownScheme { text: text.to_string() };
+        let (name, values) = text.split_once(':').unwrap_or((text, ""));
+        let (mut sequential, mut leave_open) = (true, false);
+        for pair in values.split(',').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(unknown)?;
+            let value = match value {
+                "yes" => true,
+                "no" => false,
+                _ => return Err(unknown()),
+            };
+            match key {
+                "sequential" => sequential = value,
+                "open" => leave_open = value,
+                _ => return Err(unknown()),
+            }
+        }
+        match name {
+            "fast" => Ok(Self::Fast { sequential, leave_open }),
+            "bast" if values.is_empty() => Ok(Self::Bast),
+            _ => Err(unknown()),
+        }
+    }
+}

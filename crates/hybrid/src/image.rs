@@ -1,0 +1,184 @@
+use crate::hybrid::{Free, Stream};
+use crate::{Config, Duty, Hybrid, HybridError, Scheme};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use margay_flash::{Flash, FlashError, SegmentId};
+use margay_format::{
+    Anchor, ClientKind, FindError, Formatted, Layout, LayoutError, Record, SegmentInfo, Store, Superblock,
+    SuperblockError, find_superblock, shown_geometry,
+};
+
+/// How a device is formatted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormatOptions {
+    /// Who shares log blocks.
+    pub scheme: Scheme,
+    /// What the store is for.
+    pub duty: Duty,
+    /// Log blocks.
+    pub log_blocks: u32,
+    /// Pages exported; `None` for all that fit.
+    pub logical_pages: Option<u32>,
+    /// Identifies the store.
+    pub uuid: [u8; 16],
+    /// Seconds since 1970.
+    pub created_s: u64,
+}
+
+/// Why a device could not be formatted or opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// It has no room for the format.
+    Layout(LayoutError),
+    /// Its superblock cannot be written.
+    Superblock(SuperblockError),
+    /// It has no superblock that can be used.
+    Find(FindError),
+    /// It holds something else.
+    OtherClient,
+    /// A page was written by a later version of the format.
+    Newer {
+        /// Its version.
+        version: u8,
+    },
+    /// The store failed.
+    Hybrid(HybridError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Layout(error) => error.fmt(f),
+            Self::Superblock(error) => error.fmt(f),
+            Self::Find(error) => error.fmt(f),
+            Self::OtherClient => f.write_str("it holds a disk or a file system, no hybrid-mapped store"),
+            Self::Newer { version } => {
+                write!(f, "pages are written in format {version}, which this margay does not know")
+            }
+            Self::Hybrid(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for OpenError {}
+
+impl From<HybridError> for OpenError {
+    fn from(error: HybridError) -> Self {
+        Self::Hybrid(error)
+    }
+}
+
+impl From<FlashError> for OpenError {
+    fn from(error: FlashError) -> Self {
+        Self::Hybrid(error.into())
+    }
+}
+
+impl From<LayoutError> for OpenError {
+    fn from(error: LayoutError) -> Self {
+        Self::Layout(error)
+    }
+}
+
+impl From<SuperblockError> for OpenError {
+    fn from(error: SuperblockError) -> Self {
+        Self::Superblock(error)
+    }
+}
+
+impl Duty {
+    /// The word for it in the superblock.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Swap => "swap",
+        }
+    }
+}
+
+/// Formats a device: all that is on it is lost. Segments that cannot be erased are left out.
+pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<Formatted<F>>, OpenError> {
+    let geometry = shown_geometry(device.geometry());
+    let layout = Layout::new(&geometry, u64::from(geometry.pages()))?;
+    let mut config = Config {
+        scheme: options.scheme,
+        duty: options.duty,
+        log_blocks: options.log_blocks,
+        logical_pages: options.logical_pages.unwrap_or(1),
+        header_pages: layout.header_pages,
+        reserved_segments: layout.reserved_segments,
+    };
+    if options.logical_pages.is_none() {
+        // What the log blocks, the block to merge into and the reserved ones leave.
+        let others = config.segments(&geometry) - u64::from(config.blocks(&geometry));
+        let blocks = u64::from(geometry.segments()).saturating_sub(others) as u32;
+        config.logical_pages = blocks * config.pages_per_block(&geometry);
+    }
+    config.check(&geometry)?;
+    let superblock = Superblock {
+        geometry,
+        client: ClientKind::Hybrid,
+        exported_pages: config.logical_pages,
+        uuid: options.uuid,
+        created_s: options.created_s,
+        compatible: 0,
+        read_only_compatible: 0,
+        incompatible: 0,
+        low_water: options.log_blocks,
+        high_water: options.log_blocks,
+        most_pages_per_write: 0,
+        selection: options.scheme.to_string(),
+        placement: options.duty.text().to_string(),
+        leveling: String::new(),
+        read_only_ranges: Vec::new(),
+    };
+    let mut store = Formatted::new(device, config.logical_pages.into(), superblock.encode()?)?;
+    let mut hybrid_segments = Vec::new();
+    for segment in (config.reserved_segments..geometry.segments()).map(SegmentId) {
+        match store.erase(segment, SegmentInfo { erases: 1, ..SegmentInfo::default() }) {
+            Ok(()) => hybrid_segments.push(segment),
+            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    store.write_anchor(&mut Anchor::default(), &superblock, &Record::InUse)?;
+    let mut hybrid = Hybrid::without_segments(store, config)?;
+    hybrid.erases.fill(1);
+    hybrid.free.extend(hybrid_segments.into_iter().map(|segment| Free { segment, must_be_erased: false }));
+    if config.reserved_segments == 0 {
+        // Where there is no anchor the superblock is in the header of whatever segment was begun.
+        let segment = hybrid.take_free(Stream::Data)?;
+        hybrid.free.push_back(Free { segment, must_be_erased: true });
+    }
+    Ok(hybrid)
+}
+
+/// Opens a device that was formatted with [`format()`]. A disk is found again by looking at every page's tag; a swap
+/// store is empty.
+pub fn open<F: Flash>(mut device: F) -> Result<Hybrid<Formatted<F>>, OpenError> {
+    // There is no copy of the superblock among the data: the anchor is written once.
+    let superblock = find_superblock(&mut device, |_| (u64::MAX, 1)).map_err(OpenError::Find)?;
+    if superblock.client != ClientKind::Hybrid {
+        return Err(OpenError::OtherClient);
+    }
+    let impossible = |field| OpenError::Superblock(SuperblockError::Impossible { field });
+    let layout = Layout::new(&superblock.geometry, superblock.exported_pages.into())?;
+    let config = Config {
+        scheme: superblock.selection.parse().map_err(|_| impossible("scheme"))?,
+        duty: match superblock.placement.as_str() {
+            "disk" => Duty::Disk,
+            "swap" => Duty::Swap,
+            _ => return Err(impossible("duty")),
+        },
+        log_blocks: superblock.low_water,
+        logical_pages: superblock.exported_pages,
+        header_pages: layout.header_pages,
+        reserved_segments: layout.reserved_segments,
+    };
+    config.check(&superblock.geometry)?;
+    let store = Formatted::new(device, superblock.exported_pages.into(), superblock.encode()?)?;
+    let mut hybrid = Hybrid::without_segments(store, config)?;
+    hybrid.find_again()?;
+    Ok(hybrid)
+}

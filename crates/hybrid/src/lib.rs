@@ -1,0 +1,33 @@
+//! Hybrid-mapped translation: data blocks mapped by block, log blocks mapped by page.
+//!
+//! This crate speaks the language of its papers: a *block* is a segment; every logical block of pages has at most
+//! one *data block*, where each page stands at its offset, and what is written goes to a few *log blocks*, until
+//! a merge makes them one again. [`Scheme::Bast`] gives each log block to one logical block (Kim et al. 2002),
+//! [`Scheme::Fast`] shares them among all, with one for sequential writes (Lee et al. 2007).
+//!
+//! What sits above is asked at each merge ([`Host`]): a page cache may say that a page is not worth copying
+//! because it holds a duplicate, or that it wants a dirty page written along. [`NoCache`] copies everything.
+//!
+//! A [`Duty::Disk`] loses nothing: a page is programmed before its old copy is given up, and a host that wants a
+//! page dropped gets an error. A [`Duty::Swap`] forgets everything when it is opened.
+#![no_std]
+extern crate alloc;
+
+mod audit;
+mod config;
+mod counters;
+mod error;
+mod host;
+mod hybrid;
+mod image;
+mod logs;
+mod merge;
+mod mount;
+
+pub use audit::AuditError;
+pub use config::{Config, Duty, Scheme};
+pub use counters::{Class, Counters, Merges};
+pub use error::HybridError;
+pub use host::{Host, Merged, Move, NoCache, Victim};
+pub use hybrid::Hybrid;
+pub use image::{FormatOptions, OpenError, format, open};

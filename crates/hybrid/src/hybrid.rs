@@ -186,6 +186,11 @@ impl<D: Store> Hybrid<D> {
         lpn.0 < self.config.logical_pages && (self.is_present(lpn) || self.tables.get(lpn).is_some())
     }
 
+    /// Blocks that a log block holds a newest copy of a page of. O(blocks).
+    pub fn blocks_in(&self, slot: u32) -> impl Iterator<Item = u32> {
+        (0..self.data.len() as u32).filter(move |block| self.tables.holds(slot, *block))
+    }
+
     fn check(&self, lpn: Lpn) -> Result<(), HybridError> {
         if lpn.0 < self.config.logical_pages {
             return Ok(());

@@ -160,7 +160,7 @@ proptest! {
         prop_assert_eq!(sum(|merged| merged.copies), counters.copies);
         prop_assert_eq!(sum(|merged| merged.cache_writes), counters.cache_writes);
         prop_assert_eq!(sum(|merged| merged.drops), counters.drops);
-        prop_assert_eq!(sum(|merged| merged.erases), counters.erases as u64);
+        prop_assert_eq!(sum(|merged| merged.erases), counters.erases);
         prop_assert_eq!(cache.merged.len() as u64, counters.random.total() + counters.sequential.total());
     }
 

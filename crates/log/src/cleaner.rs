@@ -55,7 +55,12 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         let victim = match self.victim {
             Some(victim) => victim,
             None => match self.begin_cleaning() {
-                Some(victim) => victim,
+                Some(victim) => {
+                    if C::GIVES_UP {
+                        self.ask_for(client, victim);
+                    }
+                    victim
+                }
                 None => return Ok(Progress::NothingToClean),
             },
         };
@@ -138,6 +143,17 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
             self.sort_valid(victim);
         }
         Some(victim)
+    }
+
+    /// Invalidates what the client gives up of a victim.
+    fn ask_for<C: Client<O>>(&mut self, client: &mut C, victim: SegmentId) {
+        let first = self.geometry.first_page(victim).0;
+        for page in first..first + self.geometry.pages_per_segment() {
+            if self.valid.is_set(Ppn(page)) && client.gives_up(self.owners[page as usize]) {
+                self.invalidate(Ppn(page));
+                self.segments.total_valid -= 1;
+            }
+        }
     }
 
     /// A victim that is not left to the selection: a segment to be retired or, without need for room, leveling's.

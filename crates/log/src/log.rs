@@ -32,6 +32,9 @@ impl Owner for Lpn {
 
 /// Who maps owners to pages.
 pub trait Client<O> {
+    /// Whether [`Client::gives_up`] is asked.
+    const GIVES_UP: bool = false;
+
     /// The page of `owner` lives at `to` from now on.
     fn relocated(&mut self, owner: O, to: Ppn);
 
@@ -47,6 +50,12 @@ pub trait Client<O> {
 
     /// A segment was retired.
     fn retired(&mut self, _segment: SegmentId) {}
+
+    /// Whether the client gives up the page of `owner`, which lies in a victim, because it holds it elsewhere; it is
+    /// mapped no more then.
+    fn gives_up(&mut self, _owner: O) -> bool {
+        false
+    }
 }
 
 /// Why the log could not do what it was asked.

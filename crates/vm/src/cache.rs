@@ -1,0 +1,412 @@
+use crate::chain::LruEnd;
+use crate::list::{List, NONE};
+use crate::tally::Class;
+use crate::window::Size;
+use crate::{CacheConfig, Chain, Replacement, Selection, Sizing, Stats, Tally};
+use alloc::{vec, vec::Vec};
+use margay_flash::Lpn;
+
+const DIRTY: u8 = 1;
+const IN_LRU: u8 = 2;
+/// Written since it came to the front.
+const WRITTEN: u8 = 4;
+/// Hit since it came into the cache.
+const REUSED: u8 = 8;
+
+/// A part of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Region {
+    /// Referenced recently, and for the first time; counts as part of the MRU region.
+    Initial,
+    /// Referenced recently.
+    Mru,
+    /// Among the least recently used.
+    Lru,
+}
+
+/// Where the bytes of cached pages are.
+pub trait Frames {
+    /// A page falls into the LRU region.
+    fn fell(&mut self, frame: u32, lpn: Lpn, dirty: bool);
+
+    /// The bytes of a page of the LRU region.
+    fn copy(&self, frame: u32, data: &mut [u8]);
+}
+
+/// Nowhere: for measurement.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFrames;
+
+impl Frames for NoFrames {
+    fn fell(&mut self, _: u32, _: Lpn, _: bool) {}
+    fn copy(&self, _: u32, _: &mut [u8]) {}
+}
+
+/// A page that has left the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evicted {
+    /// The page.
+    pub lpn: Lpn,
+    /// The frame it was in; it holds the page's bytes until another page comes.
+    pub frame: u32,
+    /// Whether it has to be written.
+    pub dirty: bool,
+}
+
+/// A page cache: one strict LRU list whose tail is the LRU region, and what it knows of the store below.
+#[derive(Debug)]
+pub struct Cache<F = NoFrames> {
+    pub(crate) config: CacheConfig,
+    pub(crate) frames: F,
+    list: List,
+    lpns: Vec<u32>,
+    flags: Vec<u8>,
+    /// By page, its frame.
+    frame_of: Vec<u32>,
+    free: Vec<u32>,
+    /// The most recently used frame of the LRU region.
+    boundary: u32,
+    /// Frames before it.
+    mru_frames: u32,
+    mru_target: u32,
+    /// Pages that fell into the LRU region, and hits there, since the sizes were adjusted.
+    fell: u64,
+    hits: u64,
+    misses: u64,
+    on_flash: Vec<u64>,
+    pages_per_block: u32,
+    chain: Chain,
+    tally: Tally,
+    tracks: bool,
+    pub(crate) window: Size,
+    pub(crate) random_log_blocks: u32,
+    pub(crate) stats: Stats,
+}
+
+impl Cache<NoFrames> {
+    /// An empty cache for `pages` pages in blocks of so many.
+    pub fn new(config: CacheConfig, pages: u32, pages_per_block: u32) -> Self {
+        Self::with_frames(config, pages, pages_per_block, NoFrames)
+    }
+}
+
+impl<F: Frames> Cache<F> {
+    /// The same, with a place for the bytes.
+    ///
+    /// # Panics
+    ///
+    /// Without a frame.
+    pub fn with_frames(config: CacheConfig, pages: u32, pages_per_block: u32, frames: F) -> Self {
+        assert!(config.frames > 0, "a cache has at least one frame");
+        let count = config.frames;
+        let mru_target = match config.sizing {
+            Sizing::None => count,
+            Sizing::Fixed(share) => count - ((f64::from(count) * share) as u32).clamp(1, count),
+            Sizing::Adaptive { .. } => count / 2,
+        };
+        Self {
+            frames,
+            list: List::new(count),
+            lpns: vec![NONE; count as usize],
+            flags: vec![0; count as usize],
+            frame_of: vec![NONE; pages as usize],
+            free: (0..count).rev().collect(),
+            boundary: NONE,
+            mru_frames: 0,
+            mru_target,
+            fell: 0,
+            hits: 0,
+            misses: 0,
+            on_flash: vec![0; pages.div_ceil(64) as usize],
+            pages_per_block,
+            chain: Chain::new(count),
+            tally: Tally::new(pages.div_ceil(pages_per_block)),
+            tracks: config.scheme.selection == Selection::LeastCost,
+            window: Size::new(config.window, config.seed),
+            random_log_blocks: u32::MAX,
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// What it was made with.
+    pub const fn config(&self) -> &CacheConfig {
+        &self.config
+    }
+
+    /// What was done so far.
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Counts from zero; what is cached stays.
+    pub fn reset_stats(&mut self) {
+        self.stats = Stats::default();
+    }
+
+    /// Tells the most that the adaptive window may be.
+    pub fn set_random_log_blocks(&mut self, random_log_blocks: u32) {
+        self.random_log_blocks = random_log_blocks;
+    }
+
+    /// Where the bytes are.
+    pub fn frames_mut(&mut self) -> &mut F {
+        &mut self.frames
+    }
+
+    /// P_MRU and P_LRU.
+    pub fn probabilities(&self) -> (f64, f64) {
+        if self.config.ignores_updates { (0.0, 0.0) } else { self.chain.probabilities() }
+    }
+
+    /// Frames that the MRU region is to have.
+    pub const fn mru_target(&self) -> u32 {
+        self.mru_target
+    }
+
+    /// The counts that least-cost selection goes by; kept only under such a scheme.
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Bytes of memory held for each frame and for each page.
+    pub fn memory_bytes(&self) -> (u64, u64) {
+        let frames = self.list.memory_bytes() + (4 * self.lpns.capacity() + self.flags.capacity()) as u64;
+        (frames, (4 * self.frame_of.capacity() + 8 * self.on_flash.capacity()) as u64)
+    }
+
+    /// The frame of a page.
+    pub fn frame(&self, lpn: Lpn) -> Option<u32> {
+        let frame = self.frame_of[lpn.index()];
+        (frame != NONE).then_some(frame)
+    }
+
+    /// Where in the cache a page is.
+    pub fn region(&self, lpn: Lpn) -> Option<Region> {
+        let flags = self.flags[self.frame(lpn)? as usize];
+        Some(match (flags & IN_LRU, flags & REUSED) {
+            (0, 0) => Region::Initial,
+            (0, _) => Region::Mru,
+            _ => Region::Lru,
+        })
+    }
+
+    /// Whether a cached page has to be written when it leaves.
+    pub fn is_dirty(&self, lpn: Lpn) -> bool {
+        self.frame(lpn).is_some_and(|frame| self.flags[frame as usize] & DIRTY != 0)
+    }
+
+    /// Whether no frame is free.
+    pub fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Pages in the order of their use, the latest first.
+    pub fn pages(&self) -> impl Iterator<Item = Lpn> {
+        let next = |frame: &u32| Some(self.list.next(*frame)).filter(|frame| *frame != NONE);
+        let first = Some(self.list.head).filter(|frame| *frame != NONE);
+        core::iter::successors(first, next).map(|frame| Lpn(self.lpns[frame as usize]))
+    }
+
+    pub(crate) fn is_on_flash(&self, lpn: Lpn) -> bool {
+        self.on_flash[lpn.index() / 64] >> (lpn.0 % 64) & 1 != 0
+    }
+
+    fn class(&self, lpn: Lpn) -> Class {
+        match self.frame_of[lpn.index()] {
+            NONE => Class::Uncached,
+            frame => match self.flags[frame as usize] & (DIRTY | IN_LRU) {
+                0 => Class::CleanMru,
+                DIRTY => Class::DirtyMru,
+                IN_LRU => Class::CleanLru,
+                _ => Class::DirtyLru,
+            },
+        }
+    }
+
+    /// Changes what the class of a page depends on.
+    #[inline]
+    fn reclass(&mut self, lpn: Lpn, change: impl FnOnce(&mut Self)) {
+        if self.tracks && self.is_on_flash(lpn) {
+            let block = lpn.0 / self.pages_per_block;
+            let before = self.class(lpn);
+            change(self);
+            let after = self.class(lpn);
+            if before != after {
+                self.tally.lost(block, before);
+                self.tally.gained(block, after);
+            }
+        } else {
+            change(self);
+        }
+    }
+
+    pub(crate) fn set_on_flash(&mut self, lpn: Lpn, is: bool) {
+        let bit = 1 << (lpn.0 % 64);
+        let word = &mut self.on_flash[lpn.index() / 64];
+        *word = if is { *word | bit } else { *word & !bit };
+        if self.tracks {
+            let (block, class) = (lpn.0 / self.pages_per_block, self.class(lpn));
+            if is { self.tally.gained(block, class) } else { self.tally.lost(block, class) }
+        }
+    }
+
+    pub(crate) fn link(&mut self, slot: u32, block: u32, is: bool) {
+        if self.tracks {
+            self.tally.linked(slot, block, is);
+        }
+    }
+
+    /// A page is referenced. False if it is not in the cache: then it has to be brought in.
+    #[inline]
+    pub fn touch(&mut self, lpn: Lpn, write: bool) -> bool {
+        let frame = self.frame_of[lpn.index()];
+        if frame == NONE {
+            return false;
+        }
+        let flags = self.flags[frame as usize];
+        if flags & IN_LRU != 0 {
+            self.hit_in_lru(lpn, frame, write);
+            return true;
+        }
+        self.stats.mru_hits += 1;
+        if write && flags & (DIRTY | WRITTEN) != DIRTY | WRITTEN {
+            self.reclass(lpn, |cache| cache.flags[frame as usize] |= DIRTY | WRITTEN);
+        }
+        self.flags[frame as usize] |= REUSED;
+        if self.list.head != frame {
+            self.list.remove(frame);
+            self.list.push_front(frame);
+        }
+        true
+    }
+
+    fn hit_in_lru(&mut self, lpn: Lpn, frame: u32, write: bool) {
+        self.stats.lru_hits += 1;
+        self.hits += 1;
+        self.chain.left_lru(if write { LruEnd::Written } else { LruEnd::Read });
+        if self.boundary == frame {
+            self.boundary = self.list.next(frame);
+        }
+        self.reclass(lpn, |cache| {
+            let flags = &mut cache.flags[frame as usize];
+            *flags = *flags & DIRTY | REUSED | if write { DIRTY } else { 0 };
+        });
+        self.list.remove(frame);
+        self.list.push_front(frame);
+        self.mru_frames += 1;
+        self.keep_target();
+    }
+
+    /// Pages beyond the target of the MRU region fall into the LRU region.
+    fn keep_target(&mut self) {
+        while self.mru_frames > self.mru_target {
+            let frame = match self.boundary {
+                NONE => self.list.tail,
+                boundary => self.list.prev(boundary),
+            };
+            let (lpn, flags) = (Lpn(self.lpns[frame as usize]), self.flags[frame as usize]);
+            self.chain.left_mru(flags & WRITTEN != 0);
+            self.frames.fell(frame, lpn, flags & DIRTY != 0);
+            self.reclass(lpn, |cache| cache.flags[frame as usize] |= IN_LRU);
+            self.boundary = frame;
+            self.mru_frames -= 1;
+            self.fell += 1;
+        }
+    }
+
+    /// Takes a page out of a full cache. None if there is none.
+    pub fn evict(&mut self) -> Option<Evicted> {
+        let frame = self.choose()?;
+        let (lpn, flags) = (Lpn(self.lpns[frame as usize]), self.flags[frame as usize]);
+        if flags & IN_LRU != 0 {
+            self.chain.left_lru(LruEnd::Evicted);
+            if self.boundary == frame {
+                self.boundary = self.list.next(frame);
+            }
+        } else {
+            self.chain.left_mru(flags & WRITTEN != 0);
+            self.mru_frames -= 1;
+        }
+        self.list.remove(frame);
+        self.reclass(lpn, |cache| cache.frame_of[lpn.index()] = NONE);
+        self.free.push(frame);
+        let dirty = flags & DIRTY != 0;
+        *(if dirty { &mut self.stats.dirty_evictions } else { &mut self.stats.clean_evictions }) += 1;
+        Some(Evicted { lpn, frame, dirty })
+    }
+
+    fn choose(&self) -> Option<u32> {
+        let tail = Some(self.list.tail).filter(|frame| *frame != NONE)?;
+        if self.config.replacement == Replacement::CleanFirst && self.boundary != NONE {
+            let mut frame = tail;
+            while frame != NONE && self.flags[frame as usize] & IN_LRU != 0 {
+                if self.flags[frame as usize] & DIRTY == 0 {
+                    return Some(frame);
+                }
+                frame = self.list.prev(frame);
+            }
+        }
+        Some(tail)
+    }
+
+    /// Brings a page in, to a frame whose number it says. A frame must be free.
+    ///
+    /// # Panics
+    ///
+    /// If no frame is free.
+    pub fn insert(&mut self, lpn: Lpn, write: bool) -> u32 {
+        debug_assert_eq!(self.frame_of[lpn.index()], NONE);
+        let frame = self.free.pop().expect("a frame was made free");
+        self.stats.misses += 1;
+        if self.is_on_flash(lpn) {
+            self.stats.swap_ins += 1;
+        }
+        self.lpns[frame as usize] = lpn.0;
+        self.reclass(lpn, |cache| {
+            cache.frame_of[lpn.index()] = frame;
+            cache.flags[frame as usize] = if write { DIRTY } else { 0 };
+        });
+        self.list.push_front(frame);
+        self.mru_frames += 1;
+        self.adjust();
+        self.keep_target();
+        frame
+    }
+
+    /// Moves the target of the MRU region once in as many misses as there are frames.
+    fn adjust(&mut self) {
+        let Sizing::Adaptive { low, high } = self.config.sizing else { return };
+        self.misses += 1;
+        let frames = self.config.frames;
+        if self.misses < u64::from(frames) {
+            return;
+        }
+        if self.fell > 0 {
+            let rate = self.hits as f64 / self.fell as f64;
+            let (step, least) = ((frames / 32).max(1), (frames / 16).max(1));
+            if rate > high {
+                self.mru_target = (self.mru_target + step).min(frames - least);
+            } else if rate < low {
+                self.mru_target = self.mru_target.saturating_sub(step).max(least);
+            }
+        }
+        (self.misses, self.fell, self.hits) = (0, 0, 0);
+    }
+
+    /// A cached page was written to, though not referenced anew: it is dirty.
+    pub fn wrote(&mut self, lpn: Lpn) {
+        self.mark(lpn, true);
+        if let Some(frame) = self.frame(lpn) {
+            self.flags[frame as usize] |= WRITTEN;
+        }
+    }
+
+    pub(crate) fn mark(&mut self, lpn: Lpn, dirty: bool) {
+        let Some(frame) = self.frame(lpn) else { return };
+        self.reclass(lpn, |cache| {
+            let flags = &mut cache.flags[frame as usize];
+            *flags = if dirty { *flags | DIRTY } else { *flags & !DIRTY };
+        });
+    }
+}

@@ -1,0 +1,32 @@
+//! Flash as swap space: a page cache over a hybrid-mapped store, each knowing what the other holds.
+//!
+//! The source is "Locality and duplication-aware garbage collection for flash memory-based virtual memory systems"
+//! (IEEE Trans. Consumer Electronics 56(4), 2010). A page that is in the cache and on flash is a *duplicate*: a
+//! merge need not copy it (duplication-aware), but a duplicate that is going to be evicted clean is worth keeping
+//! (locality-aware), and a dirty page that is going to be evicted may be written along with the merge (LRU dirty
+//! page eviction). [`Scheme`] names the combinations, [`cost`] has the equations, [`Cache`] is the page cache,
+//! [`Paging`] both together, [`PageLevel`] the same cache over the page-mapped log.
+//!
+//! This crate speaks the language of its paper: a *block* is a segment, the *victim* a log block.
+#![no_std]
+extern crate alloc;
+
+mod cache;
+mod chain;
+pub mod cost;
+mod host;
+mod list;
+mod page_level;
+mod paging;
+mod scheme;
+mod stats;
+mod tally;
+mod window;
+
+pub use cache::{Cache, Evicted, Frames, NoFrames, Region};
+pub use chain::Chain;
+pub use page_level::PageLevel;
+pub use paging::Paging;
+pub use scheme::{BlockMerge, CacheConfig, Replacement, SCHEMES, Scheme, Selection, Sizing, UnknownScheme, Window};
+pub use stats::{GcTotals, Stats};
+pub use tally::Tally;

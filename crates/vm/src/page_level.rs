@@ -1,0 +1,117 @@
+use crate::{Cache, CacheConfig};
+use alloc::{vec, vec::Vec};
+use margay_flash::{Lpn, Ppn};
+use margay_format::Store;
+use margay_hybrid::{Host, Move, Victim};
+use margay_log::{Client, Config, Hint, Log, LogError};
+use margay_policy::{Placement, Selection};
+
+const UNMAPPED: u32 = u32::MAX;
+
+/// The map of the log, which gives up what the cache holds.
+#[derive(Debug)]
+struct Map {
+    places: Vec<u32>,
+    cache: Cache,
+}
+
+impl Client<Lpn> for Map {
+    const GIVES_UP: bool = true;
+
+    fn relocated(&mut self, lpn: Lpn, to: Ppn) {
+        self.places[lpn.index()] = to.0;
+        if !self.cache.is_on_flash(lpn) {
+            self.cache.on_flash(lpn, true);
+        }
+    }
+
+    fn locate(&self, lpn: Lpn) -> Option<Ppn> {
+        Some(Ppn(self.places[lpn.index()])).filter(|place| place.0 != UNMAPPED)
+    }
+
+    fn gives_up(&mut self, lpn: Lpn) -> bool {
+        let gives_up = self.cache.decide(lpn, Victim::Random, true) == Move::Drop;
+        if gives_up {
+            self.places[lpn.index()] = UNMAPPED;
+            self.cache.on_flash(lpn, false);
+            self.cache.moved(lpn, Move::Drop);
+        }
+        gives_up
+    }
+}
+
+/// The cache over the page-mapped log: what the cache holds is given up when its segment is cleaned (DA-GC), or
+/// copied as any other page (DU-GC). Nothing is written along with cleaning.
+#[derive(Debug)]
+pub struct PageLevel<D, S, P: Placement> {
+    log: Log<D, S, P, Lpn>,
+    map: Map,
+}
+
+impl<D: Store, S: Selection, P: Placement> PageLevel<D, S, P> {
+    /// An empty cache over an erased device. With `preload` every page is on flash before.
+    pub fn new(
+        device: D,
+        config: Config,
+        selection: S,
+        placement: P,
+        pages: u32,
+        cache: CacheConfig,
+        preload: bool,
+    ) -> Result<Self, LogError> {
+        let pages_per_block = device.geometry().pages_per_segment();
+        let cache = Cache::new(cache, pages, pages_per_block);
+        let mut map = Map { places: vec![UNMAPPED; pages as usize], cache };
+        let log = Log::new(device, config, selection, placement, pages, &mut map)?;
+        let mut paging = Self { log, map };
+        if preload {
+            for lpn in (0..pages).map(Lpn) {
+                let to = paging.log.fill(&mut paging.map, lpn, &[], Hint::None)?;
+                paging.map.relocated(lpn, to);
+            }
+            paging.log.reset_counters();
+        }
+        Ok(paging)
+    }
+
+    /// A page is read or written.
+    ///
+    /// # Panics
+    ///
+    /// If it is past the end.
+    #[inline]
+    pub fn reference(&mut self, lpn: Lpn, write: bool) -> Result<(), LogError> {
+        if self.map.cache.touch(lpn, write) {
+            return Ok(());
+        }
+        self.miss(lpn, write)
+    }
+
+    #[cold]
+    fn miss(&mut self, lpn: Lpn, write: bool) -> Result<(), LogError> {
+        if self.map.cache.is_full()
+            && let Some(evicted) = self.map.cache.evict()
+            && evicted.dirty
+        {
+            let old = self.map.locate(evicted.lpn);
+            if old.is_some() {
+                self.map.places[evicted.lpn.index()] = UNMAPPED;
+                self.map.cache.on_flash(evicted.lpn, false);
+            }
+            let to = self.log.append(&mut self.map, evicted.lpn, old, &[], Hint::None, 0)?;
+            self.map.relocated(evicted.lpn, to);
+        }
+        self.map.cache.insert(lpn, write);
+        Ok(())
+    }
+
+    /// The cache.
+    pub const fn cache(&self) -> &Cache {
+        &self.map.cache
+    }
+
+    /// The log.
+    pub const fn log(&self) -> &Log<D, S, P, Lpn> {
+        &self.log
+    }
+}

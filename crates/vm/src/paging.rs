@@ -1,0 +1,60 @@
+use crate::{Cache, CacheConfig};
+use margay_flash::Lpn;
+use margay_format::Store;
+use margay_hybrid::{Config, Hybrid, HybridError};
+
+/// A page cache over a hybrid-mapped store, for measurement: the pages have no bytes.
+#[derive(Debug)]
+pub struct Paging<D> {
+    cache: Cache,
+    store: Hybrid<D>,
+}
+
+impl<D: Store> Paging<D> {
+    /// An empty cache over an empty store. With `preload` every page is on flash before.
+    pub fn new(device: D, config: Config, cache: CacheConfig, preload: bool) -> Result<Self, HybridError> {
+        let mut store = Hybrid::new(device, config)?;
+        let mut cache = Cache::new(cache, config.logical_pages, store.pages_per_block());
+        cache.set_random_log_blocks(config.random_log_blocks());
+        if preload {
+            store.preload(&mut cache)?;
+            store.reset_counters();
+        }
+        Ok(Self { cache, store })
+    }
+
+    /// A page is read or written.
+    ///
+    /// # Panics
+    ///
+    /// If it is past the end.
+    #[inline]
+    pub fn reference(&mut self, lpn: Lpn, write: bool) -> Result<(), HybridError> {
+        if self.cache.touch(lpn, write) {
+            return Ok(());
+        }
+        self.miss(lpn, write)
+    }
+
+    #[cold]
+    fn miss(&mut self, lpn: Lpn, write: bool) -> Result<(), HybridError> {
+        if self.cache.is_full()
+            && let Some(evicted) = self.cache.evict()
+            && evicted.dirty
+        {
+            self.store.write(evicted.lpn, &[], &mut self.cache)?;
+        }
+        self.cache.insert(lpn, write);
+        self.store.read(lpn, &mut []).map(drop)
+    }
+
+    /// The cache.
+    pub const fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The store.
+    pub const fn store(&self) -> &Hybrid<D> {
+        &self.store
+    }
+}

@@ -1,0 +1,95 @@
+use crate::cost::Costs;
+use margay_hybrid::Merged;
+
+/// Merges of one kind of log block.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GcTotals {
+    /// Merges.
+    pub count: u64,
+    /// Pages copied from flash to flash.
+    pub copies: u64,
+    /// Pages written from the cache.
+    pub cache_writes: u64,
+    /// Pages dropped.
+    pub drops: u64,
+    /// Blocks erased.
+    pub erases: u64,
+}
+
+impl GcTotals {
+    pub(crate) fn count(&mut self, merged: &Merged) {
+        self.count += 1;
+        self.copies += u64::from(merged.copies);
+        self.cache_writes += u64::from(merged.cache_writes);
+        self.drops += u64::from(merged.drops);
+        self.erases += u64::from(merged.erases);
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn plus(&self, other: &Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            copies: self.copies + other.copies,
+            cache_writes: self.cache_writes + other.cache_writes,
+            drops: self.drops + other.drops,
+            erases: self.erases + other.erases,
+        }
+    }
+
+    /// Pages migrated: copied or written from the cache.
+    pub const fn migrations(&self) -> u64 {
+        self.copies + self.cache_writes
+    }
+
+    /// What they cost, in microseconds, handing pages over from the cache included.
+    pub fn cost_us(&self, costs: &Costs) -> f64 {
+        self.io_us(costs) + self.cache_writes as f64 * costs.cache_us
+    }
+
+    /// Time of their reads, writes and erases, in microseconds.
+    pub fn io_us(&self, costs: &Costs) -> f64 {
+        self.copies as f64 * (costs.read_us + costs.write_us)
+            + self.cache_writes as f64 * costs.write_us
+            + self.erases as f64 * costs.erase_us
+    }
+}
+
+/// What a page cache did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Pages found, outside the LRU region.
+    pub mru_hits: u64,
+    /// Pages found in the LRU region.
+    pub lru_hits: u64,
+    /// Pages not found.
+    pub misses: u64,
+    /// Of these, pages read from flash.
+    pub swap_ins: u64,
+    /// Pages that left the cache dirty, and were written.
+    pub dirty_evictions: u64,
+    /// Pages that left it clean.
+    pub clean_evictions: u64,
+    /// Merges of random log blocks.
+    pub random: GcTotals,
+    /// Merges of the sequential log block.
+    pub sequential: GcTotals,
+}
+
+impl Stats {
+    /// Page references.
+    pub const fn references(&self) -> u64 {
+        self.mru_hits + self.lru_hits + self.misses
+    }
+
+    /// All merges.
+    pub const fn gc(&self) -> GcTotals {
+        self.random.plus(&self.sequential)
+    }
+
+    /// Time of reads, writes and erases of merges and of the writes of evicted pages, in microseconds. Pages read
+    /// for misses are not in it.
+    pub fn io_us(&self, costs: &Costs) -> f64 {
+        self.gc().io_us(costs) + self.dirty_evictions as f64 * costs.write_us
+    }
+}

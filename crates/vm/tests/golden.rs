@@ -1,0 +1,60 @@
+//! Figures 1 to 3 of the paper: one merge of two blocks, by each way of merging.
+
+use margay_flash::{Geometry, Lpn};
+use margay_format::Plain;
+use margay_hybrid::{Config, Scheme as Mapping};
+use margay_media::{NullFlash, Strict};
+use margay_vm::{CacheConfig, GcTotals, Paging, Region, Scheme, Sizing};
+
+type Device = Plain<Strict<NullFlash>>;
+
+/// Blocks of 4 pages, all on flash; a log block that holds two pages of block 0 and two of block 1. Of these blocks
+/// the cache holds page 0 clean and page 4 dirty in its LRU region, page 1 clean and page 5 dirty outside it. Then
+/// a dirty page of another block is evicted, for which the log block has to be merged.
+fn merge(scheme: &str) -> (GcTotals, Paging<Device>) {
+    let scheme: Scheme = scheme.parse().unwrap();
+    let mapping = Mapping::Fast { sequential: false, leave_open: false };
+    let config = Config { scheme: mapping, ..Config::swap(32, 1) };
+    let flash = NullFlash::new(Geometry::new(10, 4, 2048).unwrap());
+    let cache = CacheConfig { sizing: Sizing::Fixed(0.5), ..CacheConfig::new(8, scheme) };
+    let mut paging = Paging::new(Plain::new(Strict::new(flash)), config, cache, true).unwrap();
+    let mut refer = |write: bool, pages: &[u32]| {
+        pages.iter().for_each(|page| paging.reference(Lpn(*page), write).unwrap());
+    };
+    refer(true, &[1, 2, 5, 6]);
+    refer(false, &[8, 9, 10, 11, 12, 13, 14, 15]);
+    refer(true, &[16]);
+    refer(false, &[0]);
+    refer(true, &[4]);
+    refer(false, &[20, 1]);
+    refer(true, &[5]);
+    refer(false, &[21, 22]);
+    let states = [0, 4, 1, 5].map(|page| (paging.cache().region(Lpn(page)), paging.cache().is_dirty(Lpn(page))));
+    let (lru, first) = (Some(Region::Lru), Some(Region::Initial));
+    assert_eq!(states, [(lru, false), (lru, true), (first, false), (first, true)]);
+    assert_eq!(paging.cache().stats().random, GcTotals::default());
+    paging.reference(Lpn(23), false).unwrap();
+    (paging.cache().stats().random, paging)
+}
+
+/// Of pages 0, 4, 1 and 5: dirty, on flash.
+fn states(paging: &Paging<Device>) -> [(bool, bool); 4] {
+    [0, 4, 1, 5].map(|page| (paging.cache().is_dirty(Lpn(page)), paging.store().is_on_flash(Lpn(page))))
+}
+
+#[test]
+fn a_merge_migrates_and_erases_what_the_figures_show() {
+    let (clean, stale, dropped) = ((false, true), (true, true), (true, false));
+    let expected = [
+        ("du-gc", 8, [clean, stale, clean, stale]),
+        ("da-gc", 4, [dropped, dropped, dropped, dropped]),
+        ("lda-gc2", 5, [clean, dropped, dropped, dropped]),
+        ("lda-gc4", 6, [clean, clean, dropped, dropped]),
+    ];
+    for (scheme, migrations, after) in expected {
+        let (gc, paging) = merge(scheme);
+        assert_eq!((gc.count, gc.migrations(), gc.erases), (1, migrations, 3), "{scheme}");
+        assert_eq!(states(&paging), after, "{scheme}");
+        paging.store().audit().unwrap();
+    }
+}

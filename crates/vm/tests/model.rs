@@ -1,0 +1,111 @@
+//! The cache and its counts against recomputing everything.
+
+use margay_flash::{Geometry, Lpn};
+use margay_format::Plain;
+use margay_hybrid::{Config, Scheme as Mapping};
+use margay_media::{NullFlash, Strict};
+use margay_vm::cost::Pages;
+use margay_vm::{CacheConfig, Paging, Region, Replacement, SCHEMES, Sizing, Window};
+use proptest::prelude::*;
+
+const PAGES: u32 = 90;
+
+fn mapping() -> impl Strategy<Value = Mapping> {
+    let fast = (any::<bool>(), any::<bool>());
+    prop_oneof![Just(Mapping::Bast), fast.prop_map(|(sequential, leave_open)| Mapping::Fast { sequential, leave_open })]
+}
+
+fn sizing() -> impl Strategy<Value = Sizing> {
+    prop_oneof![
+        Just(Sizing::None),
+        (0.05..0.95f64).prop_map(Sizing::Fixed),
+        Just(Sizing::Adaptive { low: 0.1, high: 0.2 }),
+    ]
+}
+
+fn window() -> impl Strategy<Value = Window> {
+    prop_oneof![Just(Window::All), (1..5u32).prop_map(Window::Static), Just(Window::Adaptive { start: 1 })]
+}
+
+/// What a merge of a log block would meet, by a look at every page.
+fn recount(paging: &Paging<Plain<Strict<NullFlash>>>, slot: u32) -> Pages {
+    let (cache, store) = (paging.cache(), paging.store());
+    let mut pages = Pages::default();
+    let blocks: Vec<u32> = store.blocks_in(slot).collect();
+    pages.blocks = blocks.len() as u32;
+    let size = store.pages_per_block();
+    for lpn in blocks.into_iter().flat_map(|block| block * size..PAGES.min((block + 1) * size)).map(Lpn) {
+        if store.is_on_flash(lpn) {
+            match (cache.region(lpn), cache.is_dirty(lpn)) {
+                (None, _) => pages.uncached += 1,
+                (Some(Region::Lru), false) => pages.clean_lru += 1,
+                (Some(Region::Lru), true) => pages.dirty_lru += 1,
+                (Some(_), false) => pages.clean_mru += 1,
+                (Some(_), true) => {}
+            }
+        }
+    }
+    pages
+}
+
+proptest! {
+    #[test]
+    fn counts_kept_with_every_change_equal_a_full_recount(
+        scheme in 0..SCHEMES.len(),
+        mapping in mapping(),
+        log_blocks in 2..6u32,
+        frames in 3..40u32,
+        sizing in sizing(),
+        clean_first in any::<bool>(),
+        window in window(),
+        rules_sequential in any::<bool>(),
+        evicts_unduplicated in any::<bool>(),
+        preload in any::<bool>(),
+        references in proptest::collection::vec((0..PAGES, 0..8u32, any::<bool>()), 1..400),
+    ) {
+        // Every scheme keeps the counts here, whatever it selects by.
+        let mut scheme = SCHEMES[scheme];
+        scheme.selection = margay_vm::Selection::LeastCost;
+        let config = Config { scheme: mapping, ..Config::swap(PAGES, log_blocks) };
+        let segments = config.segments(&Geometry::new(2, 8, 2048).unwrap()) as u32;
+        let flash = NullFlash::new(Geometry::new(segments, 8, 2048).unwrap());
+        let replacement = if clean_first { Replacement::CleanFirst } else { Replacement::Lru };
+        let cache = CacheConfig {
+            replacement, sizing, window, rules_sequential, evicts_unduplicated, ..CacheConfig::new(frames, scheme)
+        };
+        let mut paging = Paging::new(Plain::new(Strict::new(flash)), config, cache, preload).unwrap();
+        let mut oracle: Vec<u32> = Vec::new();
+        let mut known = [preload; PAGES as usize];
+        for (first, run, write) in references {
+            for lpn in first..PAGES.min(first + 1 + run) {
+                let full = oracle.len() == frames as usize;
+                let hit = oracle.iter().position(|page| *page == lpn).map(|at| oracle.remove(at)).is_some();
+                if !hit && full && !clean_first {
+                    oracle.pop();
+                }
+                paging.reference(Lpn(lpn), write).unwrap();
+                oracle.insert(0, lpn);
+                known[lpn as usize] |= write;
+            }
+            if clean_first {
+                oracle = paging.cache().pages().map(|lpn| lpn.0).collect();
+            }
+        }
+        // The cache is a strict LRU list.
+        prop_assert_eq!(paging.cache().pages().map(|lpn| lpn.0).collect::<Vec<_>>(), oracle);
+        // The LRU region is its tail.
+        let is_lru = |lpn| paging.cache().region(lpn) == Some(Region::Lru);
+        let regions: Vec<bool> = paging.cache().pages().map(is_lru).collect();
+        prop_assert!(regions.is_sorted(), "{:?}", regions);
+        prop_assert!(regions.iter().filter(|is| !**is).count() <= paging.cache().mru_target() as usize);
+        paging.store().audit().unwrap();
+        for lpn in (0..PAGES).map(Lpn) {
+            // What was ever written is in the cache, dirty, or on flash.
+            let is_safe = paging.store().is_on_flash(lpn) || paging.cache().is_dirty(lpn);
+            prop_assert!(is_safe || !known[lpn.index()], "page {} is lost", lpn);
+        }
+        for slot in 0..log_blocks {
+            prop_assert_eq!(paging.cache().tally().pages(slot), recount(&paging, slot), "log block {}", slot);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 pub use crate::fs_args::{FsCommand, MountArgs};
+pub use crate::vm_args::VmCommand;
 pub use crate::volume_args::{FormatArgs, ServeArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use margay_lab::{AddressChoice, Capacity, DeviceSpec, Experiment, Limit, Source, TraceSource};
@@ -62,6 +63,9 @@ pub enum Command {
     /// Look into, convert and print traces
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Flash as swap space: replay page references, run programs on it
+    #[command(subcommand)]
+    Vm(VmCommand),
     /// List policies, workloads, trace formats and devices with their parameters and sources
     Policies {
         /// Only this list
@@ -336,6 +340,30 @@ pub enum TraceCommand {
         to_format: String,
         #[command(flatten)]
         reading: ReadingArgs,
+    },
+    /// Run a program under Valgrind and write the pages it touches as a trace (VMT1) while it runs
+    Capture {
+        /// The trace to write; compressed if it ends in .zst
+        #[arg(long, short = 'o', default_value = "capture.vmt.zst")]
+        output: PathBuf,
+        /// Bytes in a page: 2048 or 4096
+        #[arg(long, default_value_t = 2048)]
+        page_bytes: u32,
+        /// Leave out instruction fetches
+        #[arg(long)]
+        no_fetches: bool,
+        /// Leave out a touch of a page that is among so many records before it
+        #[arg(long, default_value_t = 64)]
+        reduce: u16,
+        /// End the program after so many records; 0 for never
+        #[arg(long, default_value_t = 0)]
+        records: u64,
+        /// No progress
+        #[arg(long, short = 'q')]
+        quiet: bool,
+        /// The program and its arguments, after --
+        #[arg(last = true, required = true)]
+        program: Vec<std::ffi::OsString>,
     },
     /// Print the first requests
     Head {

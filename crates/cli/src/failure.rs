@@ -51,9 +51,12 @@ impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
         let text = error.to_string();
         match error {
-            LabError::Stopped { .. } | LabError::Short { .. } | LabError::Files(_) | LabError::Theory(_) => {
-                Self::Run(text)
-            }
+            LabError::Stopped { .. }
+            | LabError::Short { .. }
+            | LabError::Files(_)
+            | LabError::Hybrid(_)
+            | LabError::Log(_)
+            | LabError::Theory(_) => Self::Run(text),
             LabError::Interrupted { .. } => Self::Interrupted(text),
             LabError::Trace(error) => error.into(),
             LabError::File { .. } => Self::Input(text),
@@ -106,6 +109,18 @@ pub fn of_image(image: &std::path::Path, error: &margay_media::ImageError) -> Fa
 
 impl From<margay_policy::SpecError> for Failure {
     fn from(error: margay_policy::SpecError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+impl From<margay_vm::UnknownScheme> for Failure {
+    fn from(error: margay_vm::UnknownScheme) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+impl From<margay_hybrid::HybridError> for Failure {
+    fn from(error: margay_hybrid::HybridError) -> Self {
         Self::Usage(error.to_string())
     }
 }

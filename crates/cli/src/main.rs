@@ -6,6 +6,7 @@ mod commands;
 mod failure;
 mod fs_args;
 mod output;
+mod vm_args;
 mod volume_args;
 
 use clap::Parser;

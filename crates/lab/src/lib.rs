@@ -9,6 +9,7 @@ mod experiment;
 mod files;
 mod forecast;
 mod ops;
+mod paging;
 pub mod reproduce;
 mod result;
 mod run;
@@ -20,6 +21,7 @@ pub use disk::{Disk, build_disk};
 pub use experiment::{AddressChoice, Capacity, Experiment, Limit, Source, TraceSource};
 pub use files::{FileDevice, FileRow, FileRun};
 pub use forecast::Forecast;
+pub use paging::{PagingRow, PagingSetup, PagingTrace, Store};
 pub use result::{Outcome, Row, SCHEMA_VERSION, Sample};
 pub use run::{Prepared, Step, prepare, run, run_prepared, size_from_trace};
 pub use wear::Wear;
@@ -64,6 +66,12 @@ pub enum LabError {
     /// The file system stopped.
     #[error("the file system stopped: {0}")]
     Files(#[from] margay_fs::FsError),
+    /// The hybrid-mapped store stopped.
+    #[error(transparent)]
+    Hybrid(#[from] margay_hybrid::HybridError),
+    /// The log stopped.
+    #[error(transparent)]
+    Log(#[from] margay_log::LogError),
     /// A closed form of the theory.
     #[error(transparent)]
     Theory(#[from] margay_theory::TheoryError),

@@ -1,4 +1,5 @@
-//! Block traces: readers for the formats in use, writers for some, and what a trace holds.
+//! Block traces: readers for the formats in use, writers for some, and what a trace holds. Traces of page
+//! references are in [`vm`].
 //!
 //! Readers stream, take plain, gzip, zstd and xz files, detect the format or are told it, and treat a bad line
 //! as an error that names file and line. Times are relative to the first request, in microseconds; addresses
@@ -13,6 +14,7 @@ mod info;
 mod layout;
 mod number;
 mod reader;
+pub mod vm;
 mod writer;
 
 pub use compress::{Compression, hash_file};

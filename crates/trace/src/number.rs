@@ -37,6 +37,14 @@ pub(crate) fn scaled(text: &[u8], unit: u64) -> Option<u128> {
     Some(value)
 }
 
+/// A number in hexadecimal digits.
+pub(crate) fn unsigned_hex(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    digits.iter().try_fold(0, |number, digit| Some(number << 4 | u64::from(char::from(*digit).to_digit(16)?)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

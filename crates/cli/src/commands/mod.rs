@@ -12,6 +12,7 @@ mod replay;
 mod reproduce;
 mod serve;
 mod trace;
+mod vm;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -31,6 +32,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Generate(args) => generate::run(&args),
         Command::Trace(command) => trace::run(command),
         Command::Policies { what, markdown } => policies::run(what, markdown),
+        Command::Vm(command) => vm::run(command),
         Command::Reproduce(command) => reproduce::run(command),
         Command::Model { name, values } => model::run(name, &values),
         Command::Completions { shell } => {

@@ -1,7 +1,16 @@
 use crate::args::TraceCommand;
 use crate::failure::Failure;
 use crate::output::report;
-use margay_trace::{Format, convert, info, open};
+use super::progress::interrupt_flag;
+use indicatif::ProgressBar;
+use margay_trace::vm::{CaptureOptions, VmFormat, VmHeader, VmReader, VmWriter, capture, is_vm_trace};
+use margay_trace::{Format, convert, hash_file, info, open};
+use serde_json::json;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 pub fn run(command: TraceCommand) -> Result<(), Failure> {
     match command {
@@ -11,6 +20,10 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
             }
             let options = reading.options()?;
             for file in &files {
+                if options.format.is_none() && is_vm_trace(file)? {
+                    crate::output::print_bytes(&references_info(file, json)?)?;
+                    continue;
+                }
                 let info = info(file, &options, page_bytes)?;
                 let text = if json {
                     serde_json::to_string_pretty(&info).map_err(|error| Failure::Run(error.to_string()))? + "\n"
@@ -22,13 +35,32 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
             Ok(())
         }
         TraceCommand::Convert { from, to, to_format, reading } => {
+            if to.to_string_lossy().trim_end_matches(".zst").ends_with(".vmt") && is_vm_trace(&from)? {
+                return convert_references(&from, &to);
+            }
             let format: Format = to_format.parse()?;
             let counts = convert(&from, &reading.options()?, &to, format)?;
             println!("{}: {} requests, {} bad lines skipped", to.display(), counts.requests, counts.bad_lines);
             counts.first_bad.iter().for_each(|bad| println!("  {bad}"));
             Ok(())
         }
+        TraceCommand::Capture { output, page_bytes, no_fetches, reduce, records, quiet, program } => {
+            if !matches!(page_bytes, 2048 | 4096) {
+                return Err(Failure::Usage(format!("--page-bytes {page_bytes}: expected 2048 or 4096")));
+            }
+            let page_shift = page_bytes.trailing_zeros() as u8;
+            let header = VmHeader { page_shift, fetches: !no_fetches, window: reduce };
+            capture_program(&program, &output, &CaptureOptions { header, most_records: records }, quiet)
+        }
         TraceCommand::Head { file, count, reading } => {
+            if reading.trace_format.is_none() && is_vm_trace(&file)? {
+                let mut text = format!("{:>16} {:>6}\n", "page", "kind");
+                for reference in VmReader::open(&file, VmHeader::DEFAULT)?.take(count as usize) {
+                    let reference = reference?;
+                    text += &format!("{:>16x} {:>6}\n", reference.page, if reference.write { "write" } else { "read" });
+                }
+                return crate::output::print_bytes(text.as_bytes());
+            }
             let mut reader = open(&file, &reading.options()?)?;
             let mut text =
                 format!("{:>14} {:>6} {:>6} {:>18} {:>10}\n", "time us", "kind", "device", "offset bytes", "bytes");
@@ -43,4 +75,80 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
             crate::output::print_bytes(text.as_bytes())
         }
     }
+}
+
+/// Reads a trace of page references and says what it holds.
+fn references_info(file: &Path, as_json: bool) -> Result<Vec<u8>, Failure> {
+    let mut reader = VmReader::open(file, VmHeader::DEFAULT)?;
+    let mut pages: HashMap<u64, bool> = HashMap::new();
+    let (mut records, mut writes) = (0u64, 0u64);
+    for reference in reader.by_ref() {
+        let reference = reference?;
+        records += 1;
+        writes += u64::from(reference.write);
+        *pages.entry(reference.page).or_default() |= reference.write;
+    }
+    let header = reader.header();
+    let written = pages.values().filter(|written| **written).count();
+    let format = if reader.format() == VmFormat::Vmt { "vmt" } else { "lackey" };
+    let page_bytes = 1u64 << header.page_shift;
+    if as_json {
+        let object = json!({
+            "file": file.display().to_string(), "format": format, "xxh3": format!("{:016x}", hash_file(file)?),
+            "page_bytes": page_bytes, "instruction_fetches": header.fetches, "reduction_window": header.window,
+            "records": records, "writes": writes, "pages": pages.len(), "written_pages": written,
+        });
+        let mut bytes = serde_json::to_vec_pretty(&object).map_err(|error| Failure::Run(error.to_string()))?;
+        bytes.push(b'\n');
+        return Ok(bytes);
+    }
+    let mib = |pages: usize| pages as f64 * page_bytes as f64 / f64::from(1 << 20);
+    let text = format!(
+        "{}: page references, {format}\n  records        {records}, {:.1} % of them writes\n  pages          {} of {page_bytes} bytes, {:.1} MiB\n  ever written   {written}, {:.1} MiB\n  fetches        {}\n  reduction      {}\n",
+        file.display(),
+        100.0 * writes as f64 / (records as f64).max(1.0),
+        pages.len(),
+        mib(pages.len()),
+        mib(written),
+        if header.fetches { "among the reads" } else { "left out" },
+        match header.window {
+            0 => "none".to_string(),
+            window => format!("a touch is left out if the page is among the {window} records before it"),
+        },
+    );
+    Ok(text.into_bytes())
+}
+
+fn convert_references(from: &Path, to: &Path) -> Result<(), Failure> {
+    let reader = VmReader::open(from, VmHeader::DEFAULT)?;
+    let mut writer = VmWriter::create(to, reader.header())?;
+    for reference in reader {
+        writer.write(reference?)?;
+    }
+    let records = writer.records();
+    writer.finish()?;
+    println!("{}: {records} records", to.display());
+    Ok(())
+}
+
+fn capture_program(program: &[OsString], to: &Path, options: &CaptureOptions, quiet: bool) -> Result<(), Failure> {
+    let stop = interrupt_flag();
+    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    bar.enable_steady_tick(Duration::from_millis(200));
+    let captured = capture(program, to, options, |progress| {
+        bar.set_message(format!("{} accesses, {} records", progress.accesses, progress.records));
+        !stop.load(Ordering::Relaxed)
+    })?;
+    bar.finish_and_clear();
+    println!(
+        "{}: {} records of {} accesses; {}",
+        to.display(),
+        captured.progress.records,
+        captured.progress.accesses,
+        if captured.was_ended { "the program was ended early".to_string() } else { captured.status.to_string() }
+    );
+    if captured.progress.records == 0 {
+        return Err(Failure::Run(format!("nothing was captured: {}", captured.status)));
+    }
+    Ok(())
 }

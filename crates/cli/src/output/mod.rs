@@ -1,5 +1,6 @@
 //! Results for people and machines. Files are written beside their place and moved there when whole.
 
+pub mod paging;
 pub mod plot;
 pub mod records;
 pub mod report;

@@ -10,8 +10,8 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 }
 
 /// Everything, series included; an object for one run, a list for several.
-pub fn json(outcomes: &[Outcome]) -> Result<Vec<u8>, Failure> {
-    let mut bytes = match outcomes {
+pub fn json<T: Serialize>(results: &[T]) -> Result<Vec<u8>, Failure> {
+    let mut bytes = match results {
         [one] => serde_json::to_vec_pretty(one),
         several => serde_json::to_vec_pretty(several),
     }
@@ -63,9 +63,17 @@ fn write_csv(rows: &[Map<String, Value>]) -> Result<Vec<u8>, Failure> {
 }
 
 pub fn parquet(outcomes: &[Outcome]) -> Result<Vec<u8>, Failure> {
-    let rows = flatten(outcomes.iter().map(|outcome| &outcome.row))?;
+    write_parquet(&flatten(outcomes.iter().map(|outcome| &outcome.row))?)
+}
+
+/// Any rows.
+pub fn parquet_table<T: Serialize>(rows: &[T]) -> Result<Vec<u8>, Failure> {
+    write_parquet(&flatten(rows.iter())?)
+}
+
+fn write_parquet(rows: &[Map<String, Value>]) -> Result<Vec<u8>, Failure> {
     let Some(first) = rows.first() else { return Err(failed("there are no rows")) };
-    let columns = first.keys().map(|key| (key.clone(), column(&rows, key), true));
+    let columns = first.keys().map(|key| (key.clone(), column(rows, key), true));
     let batch = RecordBatch::try_from_iter_with_nullable(columns).map_err(failed)?;
     let properties = parquet::file::properties::WriterProperties::builder()
         .set_compression(parquet::basic::Compression::ZSTD(parquet::basic::ZstdLevel::default()))

@@ -1,0 +1,59 @@
+use super::progress::interrupt_flag;
+use crate::args::OutputFormat;
+use crate::failure::Failure;
+use crate::output::{paging, print_bytes, records, write_file};
+use crate::vm_args::{VmCommand, VmReplayArgs};
+use indicatif::{ProgressBar, ProgressStyle};
+use margay_lab::{PagingRow, PagingTrace};
+use margay_trace::hash_file;
+use margay_trace::vm::References;
+use std::sync::atomic::Ordering;
+
+pub fn run(command: VmCommand) -> Result<(), Failure> {
+    match command {
+        VmCommand::Replay(args) => replay(&args),
+    }
+}
+
+fn load(args: &VmReplayArgs) -> Result<PagingTrace, Failure> {
+    let references = References::load(&args.trace, &args.load_options()?)?;
+    Ok(PagingTrace {
+        name: args.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into()),
+        xxh3: format!("{:016x}", hash_file(&args.trace)?),
+        only_written: args.only_written,
+        page_map: format!("{:?}", args.pages).to_lowercase(),
+        references,
+    })
+}
+
+fn replay(args: &VmReplayArgs) -> Result<(), Failure> {
+    let schemes = args.schemes()?;
+    let setups: Vec<_> = schemes.iter().map(|scheme| args.setup(*scheme)).collect::<Result<_, _>>()?;
+    let trace = load(args)?;
+    let stop = interrupt_flag();
+    let bar = if args.quiet { ProgressBar::hidden() } else { ProgressBar::new(0) };
+    let style = ProgressStyle::with_template("{wide_bar} {human_pos} / {human_len} references, {eta}");
+    bar.set_style(style.expect("a correct template"));
+    let each = trace.references.len() as u64 * u64::from(args.passes.max(1));
+    bar.set_length(each * setups.len() as u64);
+    let mut rows: Vec<PagingRow> = Vec::new();
+    for setup in &setups {
+        let before = each * rows.len() as u64;
+        let mut keep_on = |done| {
+            bar.set_position(before + done);
+            !stop.load(Ordering::Relaxed)
+        };
+        rows.push(trace.run(setup, &mut keep_on)?);
+    }
+    bar.finish_and_clear();
+    let bytes = match args.format {
+        OutputFormat::Table => paging::table(&trace, &rows).into_bytes(),
+        OutputFormat::Json => records::json(&rows)?,
+        OutputFormat::Csv => records::table(&rows)?,
+        OutputFormat::Parquet => records::parquet_table(&rows)?,
+    };
+    match &args.output {
+        Some(path) => write_file(path, &bytes),
+        None => print_bytes(&bytes),
+    }
+}

@@ -1,0 +1,260 @@
+//! Page references through the page cache and the store below.
+
+use crate::LabError;
+use margay_flash::{Geometry, Lpn};
+use margay_format::Plain;
+use margay_hybrid::{Config, Scheme as Mapping};
+use margay_media::NullFlash;
+use margay_policy::Sizing as DeviceSizing;
+use margay_policy::placement::Sequential;
+use margay_policy::selection::{Greedy, Tie};
+use margay_trace::vm::References;
+use margay_vm::{CacheConfig, PageLevel, Paging, Stats};
+use serde::Serialize;
+
+/// What the cache sits on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// Hybrid-mapped.
+    Hybrid(Mapping),
+    /// The page-mapped log with greedy selection and one stream, on as many segments.
+    PageLevel,
+}
+
+/// A run of page references.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PagingSetup {
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Pages of a block.
+    pub pages_per_block: u32,
+    /// Log blocks.
+    pub log_blocks: u32,
+    /// What the cache sits on.
+    pub store: Store,
+    /// The cache and its scheme.
+    pub cache: CacheConfig,
+    /// Every page is on flash before.
+    pub preload: bool,
+    /// Runs of the trace.
+    pub passes: u32,
+}
+
+impl PagingSetup {
+    /// The paper's device and the recommended reading of it: pages of 2 KiB, 64 to a block, FAST with a sequential
+    /// log block, everything on flash before.
+    pub const fn new(log_blocks: u32, cache: CacheConfig) -> Self {
+        let store = Store::Hybrid(Mapping::Fast { sequential: true, leave_open: false });
+        Self { page_bytes: 2048, pages_per_block: 64, log_blocks, store, cache, preload: true, passes: 1 }
+    }
+}
+
+/// What a run came to. Times in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct PagingRow {
+    pub margay_version: String,
+    pub seed: u64,
+    pub trace: String,
+    /// xxh3 of the trace file, as 16 hexadecimal digits.
+    pub trace_xxh3: String,
+    pub only_written: bool,
+    pub page_map: String,
+    pub scheme: String,
+    pub store: String,
+    pub page_bytes: u32,
+    pub pages_per_block: u32,
+    pub logical_pages: u32,
+    pub log_blocks: u32,
+    pub cache_frames: u32,
+    pub lru_region: String,
+    pub replacement: String,
+    pub window: String,
+    pub rules_sequential: bool,
+    pub evicts_unduplicated: bool,
+    pub ignores_updates: bool,
+    pub preload: bool,
+    pub passes: u32,
+
+    pub references: u64,
+    pub misses: u64,
+    pub lru_hits: u64,
+    pub swap_ins: u64,
+    pub dirty_evictions: u64,
+    pub clean_evictions: u64,
+    /// Merges of random log blocks and of the sequential one.
+    pub gcs: u64,
+    pub random_gcs: u64,
+    pub sequential_gcs: u64,
+    pub migrations: u64,
+    pub cache_writes: u64,
+    pub drops: u64,
+    pub erases: u64,
+    pub gc_cost_us: f64,
+    pub random_gc_cost_us: f64,
+    pub random_migrations: u64,
+    pub random_erases: u64,
+    pub io_us: f64,
+    pub swap_in_us: f64,
+    pub merges_empty: u64,
+    pub merges_switch: u64,
+    pub merges_partial: u64,
+    pub merges_full: u64,
+    pub memory_bytes_per_frame: f64,
+    pub seconds: f64,
+}
+
+impl PagingRow {
+    /// Merges, whose mean cost is asked for.
+    pub fn cost_per_gc(&self) -> f64 {
+        self.gc_cost_us / (self.gcs as f64).max(1.0)
+    }
+}
+
+/// A trace and its name and hash, as rows state them.
+#[derive(Clone, Debug)]
+pub struct PagingTrace {
+    /// Its name.
+    pub name: String,
+    /// xxh3 of its file.
+    pub xxh3: String,
+    /// Pages that are never written were left out.
+    pub only_written: bool,
+    /// How pages are numbered.
+    pub page_map: String,
+    /// The references.
+    pub references: References,
+}
+
+/// References between two looks at the watcher.
+const LOOK_EVERY: usize = 1 << 20;
+
+impl PagingTrace {
+    /// Replays it. `keep_on` is told how many references are done, and says false to stop.
+    pub fn run(&self, setup: &PagingSetup, keep_on: &mut dyn FnMut(u64) -> bool) -> Result<PagingRow, LabError> {
+        let references = &self.references;
+        let blocks = references.pages().div_ceil(setup.pages_per_block);
+        let segments = blocks + setup.log_blocks + 1;
+        let flash = NullFlash::new(Geometry::new(segments, setup.pages_per_block, setup.page_bytes)?);
+        let start = std::time::Instant::now();
+        match setup.store {
+            Store::Hybrid(mapping) => {
+                let config = Config { scheme: mapping, ..Config::swap(references.pages(), setup.log_blocks) };
+                let mut paging = Paging::new(Plain::new(flash), config, setup.cache, setup.preload)?;
+                let passes = self.passes(setup, keep_on, |lpn, write| Ok(paging.reference(Lpn(lpn), write)?));
+                passes?;
+                let counters = paging.store().counters();
+                let mut row = self.row(setup, paging.cache().stats(), paging.cache().memory_bytes());
+                let merges = [counters.random, counters.sequential];
+                let sum = |count: fn(&margay_hybrid::Merges) -> u64| merges.iter().map(count).sum();
+                row.merges_empty = sum(|merges| merges.empty);
+                row.merges_switch = sum(|merges| merges.switch);
+                row.merges_partial = sum(|merges| merges.partial);
+                row.merges_full = sum(|merges| merges.full);
+                row.seconds = start.elapsed().as_secs_f64();
+                Ok(row)
+            }
+            Store::PageLevel => {
+                let config = margay_log::Config { low_water: 1, high_water: 1, ..margay_log::Config::default() };
+                let pages = references.pages();
+                let sizing = DeviceSizing {
+                    segments,
+                    data_pages: setup.pages_per_block,
+                    exported_pages: pages,
+                    seed: setup.cache.seed,
+                };
+                let greedy = Greedy::new(sizing, Tie::Oldest);
+                let device = Plain::new(flash);
+                let mut paging =
+                    PageLevel::new(device, config, greedy, Sequential, pages, setup.cache, setup.preload)?;
+                self.passes(setup, keep_on, |lpn, write| Ok(paging.reference(Lpn(lpn), write)?))?;
+                let mut stats = *paging.cache().stats();
+                let counters = paging.log().counters();
+                (stats.random.count, stats.random.copies) = (counters.cleanings, counters.copies);
+                stats.random.erases = counters.erases;
+                let mut row = self.row(setup, &stats, paging.cache().memory_bytes());
+                row.seconds = start.elapsed().as_secs_f64();
+                Ok(row)
+            }
+        }
+    }
+
+    fn passes(
+        &self,
+        setup: &PagingSetup,
+        keep_on: &mut dyn FnMut(u64) -> bool,
+        mut reference: impl FnMut(u32, bool) -> Result<(), LabError>,
+    ) -> Result<(), LabError> {
+        let mut done = 0;
+        for _ in 0..setup.passes {
+            for chunk in self.references.chunks(LOOK_EVERY) {
+                for value in chunk {
+                    reference(value >> 1, value & 1 != 0)?;
+                }
+                done += chunk.len() as u64;
+                if !keep_on(done) {
+                    return Err(LabError::Interrupted { writes: done });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&self, setup: &PagingSetup, stats: &Stats, memory: (u64, u64)) -> PagingRow {
+        let cache = &setup.cache;
+        let costs = &cache.costs;
+        let gc = stats.gc();
+        let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
+        PagingRow {
+            margay_version: env!("CARGO_PKG_VERSION").into(),
+            seed: cache.seed,
+            trace: self.name.clone(),
+            trace_xxh3: self.xxh3.clone(),
+            only_written: self.only_written,
+            page_map: self.page_map.clone(),
+            scheme: cache.scheme.name.into(),
+            store: match setup.store {
+                Store::Hybrid(mapping) => mapping.to_string(),
+                Store::PageLevel => "page-level".into(),
+            },
+            page_bytes: setup.page_bytes,
+            pages_per_block: setup.pages_per_block,
+            logical_pages: self.references.pages(),
+            log_blocks: setup.log_blocks,
+            cache_frames: cache.frames,
+            lru_region: word(&cache.sizing),
+            replacement: word(&cache.replacement),
+            window: word(&cache.window),
+            rules_sequential: cache.rules_sequential,
+            evicts_unduplicated: cache.evicts_unduplicated,
+            ignores_updates: cache.ignores_updates,
+            preload: setup.preload,
+            passes: setup.passes,
+            references: stats.references(),
+            misses: stats.misses,
+            lru_hits: stats.lru_hits,
+            swap_ins: stats.swap_ins,
+            dirty_evictions: stats.dirty_evictions,
+            clean_evictions: stats.clean_evictions,
+            gcs: gc.count,
+            random_gcs: stats.random.count,
+            sequential_gcs: stats.sequential.count,
+            migrations: gc.migrations(),
+            cache_writes: gc.cache_writes,
+            drops: gc.drops,
+            erases: gc.erases,
+            gc_cost_us: gc.cost_us(costs),
+            random_gc_cost_us: stats.random.cost_us(costs),
+            random_migrations: stats.random.migrations(),
+            random_erases: stats.random.erases,
+            io_us: stats.io_us(costs),
+            swap_in_us: stats.swap_ins as f64 * costs.read_us,
+            merges_empty: 0,
+            merges_switch: 0,
+            merges_partial: 0,
+            merges_full: 0,
+            memory_bytes_per_frame: memory.0 as f64 / f64::from(cache.frames),
+            seconds: 0.0,
+        }
+    }
+}

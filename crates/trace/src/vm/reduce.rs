@@ -1,0 +1,49 @@
+use super::Reference;
+
+/// Leaves out touches of a page that was emitted a few records ago, with a write if the touch is one. The recency
+/// of a page is off by at most the window then, and a write is never lost but inside one.
+#[derive(Clone, Debug)]
+pub struct Reducer {
+    recent: Vec<u64>,
+    window: usize,
+    at: usize,
+}
+
+const NOTHING: u64 = u64::MAX;
+
+impl Reducer {
+    /// Looks back `window` records; 0 keeps everything.
+    pub fn new(window: u16) -> Self {
+        Self { recent: vec![NOTHING; usize::from(window)], window: window.into(), at: 0 }
+    }
+
+    /// Whether the touch is to be emitted, and if so notes it.
+    #[inline]
+    pub fn keeps(&mut self, touch: Reference) -> bool {
+        if self.window == 0 {
+            return true;
+        }
+        let (read, write) = (touch.page << 1, touch.page << 1 | 1);
+        if self.recent.iter().any(|seen| *seen == write || (!touch.write && *seen == read)) {
+            return false;
+        }
+        self.recent[self.at] = if touch.write { write } else { read };
+        self.at = (self.at + 1) % self.window;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_touch_is_left_out_within_the_window_and_a_write_only_after_a_write() {
+        let mut reducer = Reducer::new(2);
+        let mut keeps = |page, write| reducer.keeps(Reference { page, write });
+        assert!(keeps(1, false) && !keeps(1, false));
+        assert!(keeps(1, true) && !keeps(1, true) && !keeps(1, false));
+        assert!(keeps(2, false) && keeps(3, true));
+        assert!(keeps(1, false), "both records of page 1 are out of the window");
+    }
+}

@@ -1,0 +1,99 @@
+use super::{Reference, VmHeader};
+use crate::TraceError;
+use crate::compress::temporary_in;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Writes a VMT1 trace, compressed if its name ends in `.zst`, beside its final place, and moves it there when it is
+/// finished.
+pub struct VmWriter {
+    path: PathBuf,
+    out: Out,
+    previous: u64,
+    records: u64,
+}
+
+impl std::fmt::Debug for VmWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VmWriter").field("path", &self.path).field("records", &self.records).finish_non_exhaustive()
+    }
+}
+
+type File = BufWriter<NamedTempFile>;
+
+enum Out {
+    Plain(File),
+    Zstd(zstd::stream::write::Encoder<'static, File>),
+}
+
+const ZSTD_LEVEL: i32 = 12;
+
+pub(super) fn zigzag(difference: i64) -> u64 {
+    (difference << 1 ^ difference >> 63) as u64
+}
+
+impl VmWriter {
+    /// Begins a trace.
+    pub fn create(path: &Path, header: VmHeader) -> Result<Self, TraceError> {
+        let failed = |error| TraceError::io(&path.display().to_string(), error);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = BufWriter::new(temporary_in(folder).map_err(failed)?);
+        let mut out = if path.extension().is_some_and(|extension| extension == "zst") {
+            Out::Zstd(zstd::stream::write::Encoder::new(file, ZSTD_LEVEL).map_err(failed)?)
+        } else {
+            Out::Plain(file)
+        };
+        out.put(&header.encode()).map_err(failed)?;
+        Ok(Self { path: path.into(), out, previous: 0, records: 0 })
+    }
+
+    /// Adds a record. Page numbers are below 2^61, so that differences fit.
+    pub fn write(&mut self, reference: Reference) -> Result<(), TraceError> {
+        let difference = reference.page.wrapping_sub(self.previous) as i64;
+        let mut value = zigzag(difference) << 1 | u64::from(reference.write);
+        let mut bytes = [0; 10];
+        let mut len = 0;
+        loop {
+            bytes[len] = value as u8 & 0x7F | if value > 0x7F { 0x80 } else { 0 };
+            value >>= 7;
+            len += 1;
+            if value == 0 {
+                break;
+            }
+        }
+        self.previous = reference.page;
+        self.records += 1;
+        self.out.put(&bytes[..len]).map_err(|error| TraceError::io(&self.path.display().to_string(), error))
+    }
+
+    /// Records so far.
+    pub const fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Moves the trace to its place.
+    pub fn finish(self) -> Result<(), TraceError> {
+        let path = self.path;
+        let finish = move |out: Out| -> io::Result<NamedTempFile> {
+            let file = match out {
+                Out::Plain(out) => out,
+                Out::Zstd(out) => out.finish()?,
+            };
+            file.into_inner().map_err(io::IntoInnerError::into_error)
+        };
+        let failed = |error| TraceError::io(&path.display().to_string(), error);
+        let file = finish(self.out).map_err(failed)?;
+        file.persist(&path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+}
+
+impl Out {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(out) => out.write_all(bytes),
+            Self::Zstd(out) => out.write_all(bytes),
+        }
+    }
+}

@@ -412,6 +412,24 @@ pub enum ReproduceCommand {
         #[arg(long, short = 'q')]
         quiet: bool,
     },
+    /// The LDA-GC study of paging on flash (2010): figures 5 to 14, table IV
+    LdaGc {
+        /// Traces of page references [default: those in ../shared/traces/vm, else samples/sort.vmt.zst]
+        #[arg(long = "trace")]
+        traces: Vec<PathBuf>,
+        /// The page cache [default: 4M; 1M for samples/sort.vmt.zst]
+        #[arg(long)]
+        cache: Option<String>,
+        /// Folder for tables (.csv) and plots (.svg)
+        #[arg(long, default_value = "out/lda-gc")]
+        folder: PathBuf,
+        /// Only the schemes side by side, not the sweeps
+        #[arg(long)]
+        tables_only: bool,
+        /// No progress bars
+        #[arg(long, short = 'q')]
+        quiet: bool,
+    },
 }
 
 impl ReadingArgs {

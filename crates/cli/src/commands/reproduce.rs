@@ -1,11 +1,11 @@
 use super::progress::interrupt_flag;
-use crate::args::ReproduceCommand;
+use crate::args::{ReproduceCommand, bytes};
 use crate::failure::Failure;
 use crate::output::plot::{Chart, Curve, charts};
 use crate::output::{records, report, write_file};
 use indicatif::ProgressBar;
 use margay_lab::LabError;
-use margay_lab::reproduce::{Figure, Reproduction, Watcher, fms, moda};
+use margay_lab::reproduce::{Figure, Reproduction, Watcher, fms, lda_gc, moda};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,22 +27,59 @@ fn find_hp_trace() -> Option<PathBuf> {
     folders.map(|folder| folder.join(HP_TRACE)).find(|path| path.is_file())
 }
 
+/// A trace of page references that is part of the project.
+const OWN_VM_TRACE: &str = "samples/sort.vmt.zst";
+
+/// The shared traces of page references, or else the project's own.
+fn find_vm_traces() -> Result<Vec<PathBuf>, Failure> {
+    let folders = std::env::var_os("MARGAY_TRACES").map(PathBuf::from).into_iter().chain(["../shared/traces".into()]);
+    let mut found: Vec<PathBuf> = Vec::new();
+    if let Some(folder) = folders.map(|folder| folder.join("vm")).find(|folder| folder.is_dir()) {
+        let entries = std::fs::read_dir(&folder).map_err(|error| Failure::Input(error.to_string()))?;
+        let paths = entries.flatten().map(|entry| entry.path());
+        found.extend(paths.filter(|path| path.to_string_lossy().contains(".vmt")));
+        found.sort();
+    }
+    if found.is_empty() && Path::new(OWN_VM_TRACE).is_file() {
+        found.push(OWN_VM_TRACE.into());
+    }
+    if found.is_empty() {
+        let text = "no trace of page references in ../shared/traces/vm or samples/; name some with --trace, or make one with `margay trace capture`";
+        return Err(Failure::Input(text.into()));
+    }
+    Ok(found)
+}
+
 pub fn run(command: ReproduceCommand) -> Result<(), Failure> {
     match command {
         ReproduceCommand::Fms { seeds, folder, hp_trace, tables_only, quiet } => {
             let options = fms::Options { seeds, hp_trace: hp_trace.or_else(find_hp_trace), tables_only };
-            show("The Flash Memory Server study", seeds, &folder, quiet, |bar| fms::run(&options, bar))
+            show("The Flash Memory Server study", &format!("{seeds} seeds"), &folder, quiet, |bar| fms::run(&options, bar))
         }
         ReproduceCommand::Moda { seeds, folder, tables_only, quiet } => {
             let options = moda::Options { seeds, tables_only };
-            show("The MODA study", seeds, &folder, quiet, |bar| moda::run(&options, bar))
+            show("The MODA study", &format!("{seeds} seeds"), &folder, quiet, |bar| moda::run(&options, bar))
+        }
+        ReproduceCommand::LdaGc { folder, traces, cache, tables_only, quiet } => {
+            let traces = if traces.is_empty() { find_vm_traces()? } else { traces };
+            let frames = match cache {
+                Some(cache) => bytes(&cache)? / 2048,
+                // The project's own trace touches 5 MiB.
+                None if traces == [Path::new(OWN_VM_TRACE)] => 512,
+                None => 2048,
+            };
+            let frames = u32::try_from(frames).ok().filter(|frames| (64..1 << 24).contains(frames));
+            let frames = frames.ok_or_else(|| Failure::Usage("--cache: expected 128K to 32G".into()))?;
+            let over = format!("{} traces", traces.len());
+            let options = lda_gc::Options { traces, tables_only, frames };
+            show("The LDA-GC study", &over, &folder, quiet, |bar| lda_gc::run(&options, bar))
         }
     }
 }
 
 fn show(
     title: &str,
-    seeds: u32,
+    over: &str,
     folder: &Path,
     quiet: bool,
     study: impl FnOnce(&Bar) -> Result<Reproduction, LabError>,
@@ -51,13 +88,16 @@ fn show(
     let result = study(&bar);
     bar.0.finish_and_clear();
     let result = result?;
-    crate::output::print_bytes(report::reproduction(title, &result, seeds).as_bytes())?;
+    crate::output::print_bytes(report::reproduction(title, &result, over).as_bytes())?;
     write_file(&folder.join("comparisons.csv"), &records::table(&result.comparisons)?)?;
     if !result.rows.is_empty() {
         write_file(&folder.join("rows.csv"), &records::table(&result.rows)?)?;
     }
     if !result.files.is_empty() {
         write_file(&folder.join("files.csv"), &records::table(&result.files)?)?;
+    }
+    if !result.paging.is_empty() {
+        write_file(&folder.join("paging.csv"), &records::table(&result.paging)?)?;
     }
     for figure in &result.figures {
         write_figure(folder, figure)?;

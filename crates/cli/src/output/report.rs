@@ -336,7 +336,7 @@ pub fn trace_info(name: &str, info: &TraceInfo) -> String {
 }
 
 /// Published against measured.
-pub fn reproduction(title: &str, result: &Reproduction, seeds: u32) -> String {
+pub fn reproduction(title: &str, result: &Reproduction, over: &str) -> String {
     let mut table = new_table(&["cell", "measure", "published", "to be met", "measured", "+-", "off by", "bound", ""]);
     for one in &result.comparisons {
         let digits = if one.wanted.abs() < 100.0 { 3 } else { 0 };
@@ -362,7 +362,7 @@ pub fn reproduction(title: &str, result: &Reproduction, seeds: u32) -> String {
             Cell::new(verdict),
         ]);
     }
-    let mut text = format!("{title}, means of {seeds} seeds\n{table}\n");
+    let mut text = format!("{title}, means over {over}\n{table}\n");
     for figure in &result.figures {
         let mut header = vec![figure.x.clone()];
         header.extend(figure.curves.iter().map(|(name, _)| name.clone()));

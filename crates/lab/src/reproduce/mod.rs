@@ -1,6 +1,7 @@
 //! Reproductions of published results: what was printed beside what the engine does.
 
 pub mod fms;
+pub mod lda_gc;
 pub mod moda;
 
 use crate::LabError;
@@ -111,6 +112,8 @@ pub struct Reproduction {
     pub rows: Vec<crate::Row>,
     /// The same of file benchmarks.
     pub files: Vec<crate::FileRow>,
+    /// The same of page references.
+    pub paging: Vec<crate::PagingRow>,
 }
 
 /// Mean and sample standard deviation.

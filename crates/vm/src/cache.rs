@@ -26,7 +26,7 @@ pub enum Region {
 
 /// Where the bytes of cached pages are.
 pub trait Frames {
-    /// A page falls into the LRU region.
+    /// A page falls into the LRU region, or leaves from outside it.
     fn fell(&mut self, frame: u32, lpn: Lpn, dirty: bool);
 
     /// The bytes of a page of the LRU region.
@@ -326,6 +326,7 @@ impl<F: Frames> Cache<F> {
             }
         } else {
             self.chain.left_mru(flags & WRITTEN != 0);
+            self.frames.fell(frame, lpn, flags & DIRTY != 0);
             self.mru_frames -= 1;
         }
         self.list.remove(frame);

@@ -1,0 +1,128 @@
+//! The pages of the LRU region: taken out of the address space, kept in a buffer.
+
+use crate::uffd::Uffd;
+use crate::{PAGE_BYTES, PagerError};
+use margay_flash::Lpn;
+use margay_vm::Frames;
+use std::sync::Arc;
+
+const NONE: u32 = u32::MAX;
+/// Slots that stay in RAM although they hold nothing.
+const MOST_SPARE: usize = 64;
+
+/// Anonymous memory of the process.
+pub(crate) struct Mapping {
+    pub start: *mut u8,
+    pub bytes: usize,
+}
+
+// SAFETY: the memory belongs to whoever holds the value; it is not bound to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: the fields are only read through a shared reference.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub fn new(bytes: usize) -> Result<Self, PagerError> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(PagerError::last("reserving address space"));
+        }
+        // SAFETY: the range was just mapped. Large pages would be filled behind the pager's back.
+        unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
+        Ok(Self { start: start.cast(), bytes })
+    }
+
+    pub fn page(&self, index: usize) -> *mut u8 {
+        assert!((index + 1) * PAGE_BYTES <= self.bytes);
+        // SAFETY: the page lies in the mapping.
+        unsafe { self.start.add(index * PAGE_BYTES) }
+    }
+
+    /// Gives the RAM of a page back; it reads as missing, or zero, after that.
+    fn drop_page(&self, index: usize) {
+        // SAFETY: the page lies in the mapping, and nothing refers to its content.
+        let result = unsafe { libc::madvise(self.page(index).cast(), PAGE_BYTES, libc::MADV_DONTNEED) };
+        assert_eq!(result, 0, "giving back a page of an own anonymous mapping succeeds");
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and whoever used it is gone.
+        unsafe { libc::munmap(self.start.cast(), self.bytes) };
+    }
+}
+
+/// Where the bytes of cached pages are.
+pub(crate) struct Buffer {
+    memory: Arc<Mapping>,
+    uffd: Arc<Uffd>,
+    slots: Mapping,
+    /// By frame, its slot; none while its page is mapped.
+    slot_of: Vec<u32>,
+    /// Slots in RAM that hold nothing, and those that are not in RAM.
+    spare: Vec<u32>,
+    unused: Vec<u32>,
+}
+
+impl Buffer {
+    pub fn new(memory: Arc<Mapping>, uffd: Arc<Uffd>, frames: u32) -> Result<Self, PagerError> {
+        Ok(Self {
+            memory,
+            uffd,
+            slots: Mapping::new(frames as usize * PAGE_BYTES)?,
+            slot_of: vec![NONE; frames as usize],
+            spare: Vec::with_capacity(frames as usize),
+            unused: (0..frames).rev().collect(),
+        })
+    }
+
+    /// The bytes of a frame's page that is not mapped.
+    pub fn bytes(&self, frame: u32) -> &[u8] {
+        let slot = self.slot_of[frame as usize];
+        assert_ne!(slot, NONE, "the page of frame {frame} is in the buffer");
+        // SAFETY: the slot is in the mapping, belongs to this frame alone, and is changed only through `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.slots.page(slot as usize), PAGE_BYTES) }
+    }
+
+    /// The frame's page is elsewhere now.
+    pub fn release(&mut self, frame: u32) {
+        let slot = std::mem::replace(&mut self.slot_of[frame as usize], NONE);
+        if slot == NONE {
+            return;
+        }
+        if self.spare.len() < MOST_SPARE {
+            self.spare.push(slot);
+        } else {
+            self.slots.drop_page(slot as usize);
+            self.unused.push(slot);
+        }
+    }
+
+    /// Maps a page with these bytes, write-protected unless it may be written, and lets go who waits for it.
+    pub fn map(&self, lpn: Lpn, bytes: &[u8], writable: bool) -> Result<(), PagerError> {
+        self.uffd.copy(self.memory.page(lpn.index()), bytes, writable)
+    }
+}
+
+impl Frames for Buffer {
+    fn fell(&mut self, frame: u32, lpn: Lpn, _: bool) {
+        let page = self.memory.page(lpn.index());
+        // Writes wait from here on until the page is mapped again; reads go on.
+        let protected = self.uffd.protect(page, true);
+        protected.expect("a mapped page of a registered range can be write-protected");
+        let slot = self.spare.pop().or_else(|| self.unused.pop()).expect("there are as many slots as frames");
+        self.slot_of[frame as usize] = slot;
+        // SAFETY: both are whole pages of own mappings; the source is present, because its frame was in the MRU
+        // region, and cannot change, because it is write-protected.
+        unsafe { std::ptr::copy_nonoverlapping(page, self.slots.page(slot as usize), PAGE_BYTES) };
+        self.memory.drop_page(lpn.index());
+    }
+
+    fn copy(&self, frame: u32, data: &mut [u8]) {
+        data.copy_from_slice(self.bytes(frame));
+    }
+}

@@ -1,0 +1,127 @@
+//! malloc and its kin, and fork.
+
+use crate::heap;
+use libc::{c_int, c_void, size_t};
+use std::ptr::null_mut;
+
+fn out_of_memory(block: *mut u8) -> *mut c_void {
+    if block.is_null() {
+        // SAFETY: the calling thread's own error number.
+        unsafe { *libc::__errno_location() = libc::ENOMEM };
+    }
+    block.cast()
+}
+
+/// malloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(size: size_t) -> *mut c_void {
+    out_of_memory(heap::allocate(size, 1, false))
+}
+
+/// calloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
+    out_of_memory(count.checked_mul(size).map_or(null_mut(), |bytes| heap::allocate(bytes, 1, true)))
+}
+
+/// free(3).
+///
+/// # Safety
+///
+/// `block` is null or came from this heap and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    if !block.is_null() {
+        heap::release(block.cast());
+    }
+}
+
+/// realloc(3).
+///
+/// # Safety
+///
+/// As [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(block: *mut c_void, size: size_t) -> *mut c_void {
+    if block.is_null() {
+        return malloc(size);
+    }
+    if size == 0 {
+        heap::release(block.cast());
+        return null_mut();
+    }
+    out_of_memory(heap::resize(block.cast(), size))
+}
+
+/// reallocarray(3).
+///
+/// # Safety
+///
+/// As [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: size_t, size: size_t) -> *mut c_void {
+    match count.checked_mul(size) {
+        // SAFETY: as the caller promises.
+        Some(bytes) => unsafe { realloc(block, bytes) },
+        None => out_of_memory(null_mut()),
+    }
+}
+
+/// aligned_alloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn aligned_alloc(alignment: size_t, size: size_t) -> *mut c_void {
+    out_of_memory(if alignment.is_power_of_two() { heap::allocate(size, alignment, false) } else { null_mut() })
+}
+
+/// memalign(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn memalign(alignment: size_t, size: size_t) -> *mut c_void {
+    aligned_alloc(alignment, size)
+}
+
+/// valloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn valloc(size: size_t) -> *mut c_void {
+    aligned_alloc(margay_pager::PAGE_BYTES, size)
+}
+
+/// posix_memalign(3).
+///
+/// # Safety
+///
+/// `out` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, alignment: size_t, size: size_t) -> c_int {
+    if !alignment.is_power_of_two() || alignment % size_of::<*mut c_void>() != 0 {
+        return libc::EINVAL;
+    }
+    let block = heap::allocate(size, alignment, false);
+    if block.is_null() {
+        return libc::ENOMEM;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { *out = block.cast() };
+    0
+}
+
+/// malloc_usable_size(3).
+///
+/// # Safety
+///
+/// As [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> size_t {
+    if block.is_null() { 0 } else { heap::size(block.cast()) }
+}
+
+/// fork(2) fails: the child would not have the heap.
+#[unsafe(no_mangle)]
+pub extern "C" fn fork() -> c_int {
+    let text = b"margay: a program whose heap is on flash cannot fork\n";
+    // SAFETY: writes bytes of a constant; the error number is the calling thread's own.
+    unsafe {
+        libc::write(2, text.as_ptr().cast(), text.len());
+        *libc::__errno_location() = libc::ENOSYS;
+    }
+    -1
+}

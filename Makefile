@@ -5,7 +5,7 @@ MARGAY = target/release/margay
 .PHONY: demo test test-long bench reproduce docs build
 
 build:
-	$(CARGO) build --release -p margay
+	$(CARGO) build --release -p margay -p margay-preload
 
 demo: build
 	@mkdir -p out
@@ -18,6 +18,10 @@ demo: build
 	@rm -f out/demo-files.img
 	$(MARGAY) fs format out/demo-files.img --size 64M
 	@scripts/demo-files.sh $(MARGAY) out/demo-files.img
+	@echo; echo "== a sort with its heap on flash: 2 MiB of it in RAM"
+	@scripts/demo-vm.sh $(MARGAY)
+	@echo; echo "== the schemes of cleaning under a page cache, on the pages that a sort touches"
+	$(MARGAY) vm replay samples/sort.vmt.zst --cache 1M
 	@echo; echo "== every policy on the writes of SQLite (samples/sqlite-messages.mgt), 10 times over"
 	$(MARGAY) compare samples/sqlite-messages.mgt --repeat 10 --plot out/demo-sqlite.svg
 	@echo; echo "== every policy on hot and cold data, 90 % of the writes to 10 % of the pages, the 24 MB card of the FMS papers"
@@ -28,13 +32,14 @@ test:
 	scripts/test.sh
 
 # Bounds: 2,000 random histories per property (some minutes), 60 s of fuzzing per target where cargo-fuzz and a
-# nightly toolchain are there, the whole FMS study with 8 seeds (half a minute), the MODA study, the whole fault campaign (a quarter of an hour).
+# nightly toolchain are there, the whole FMS study with 8 seeds (half a minute), the MODA and LDA-GC studies, the whole fault campaign (a quarter of an hour).
 test-long: test build
 	$(CARGO) build --release -p margay-trials
 	target/release/margay-trials full
-	PROPTEST_CASES=2000 $(CARGO) test --release -p margay-ftl -p margay-fs -p margay-policy -p margay-trace
+	PROPTEST_CASES=2000 $(CARGO) test --release -p margay-ftl -p margay-fs -p margay-hybrid -p margay-policy -p margay-trace -p margay-vm
 	$(MARGAY) reproduce fms
 	$(MARGAY) reproduce moda
+	$(MARGAY) reproduce lda-gc
 	scripts/fuzz.sh 60
 
 bench:
@@ -42,11 +47,13 @@ bench:
 	target/release/margay-bench speed 1 4 16 64 256
 	target/release/margay-bench m6
 	target/release/margay-bench disk
+	target/release/margay-bench paging
 	target/release/margay-bench instructions
 
 reproduce: build
 	$(MARGAY) reproduce fms
 	$(MARGAY) reproduce moda
+	$(MARGAY) reproduce lda-gc
 
 # Generated references; a test fails when they are stale.
 docs: build

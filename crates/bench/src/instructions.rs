@@ -9,6 +9,7 @@ use std::process::Command;
 struct Budget {
     instructions_per_host_write: BTreeMap<String, u64>,
     instructions_per_disk_write: u64,
+    instructions_per_reference: u64,
 }
 
 const BUDGET: &str = include_str!("../budget.toml");
@@ -74,6 +75,18 @@ pub fn run() -> Result<(), String> {
     );
     if per_write > most as f64 {
         exceeded.push(format!("disk: {per_write:.0} instructions per write, budget {most}"));
+    }
+    let count = |references: u64| under_callgrind(&["paging-count", "lda-gc5", &references.to_string()]);
+    let (few, many) = (count(1_000_000)?, count(3_000_000)?);
+    let per_reference = (many.0 - few.0) as f64 / 2_000_000.0;
+    let misses = (many.1 - few.1) as f64 / 2_000_000.0;
+    let most = budget.instructions_per_reference;
+    println!(
+        "a page reference under LDA-GC5 with 32 log blocks, {:.1} % misses, generator included: {per_reference:.0}, budget {most}",
+        misses * 100.0
+    );
+    if per_reference > most as f64 {
+        exceeded.push(format!("paging: {per_reference:.0} instructions per reference, budget {most}"));
     }
     if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join("; ")) }
 }

@@ -1,12 +1,14 @@
 //! `margay-bench speed [GiB...]`: pages programmed per second beside a floor measured in the same process.
 //! `margay-bench instructions`: instructions per host write under callgrind, against budget.toml.
 //! `margay-bench disk`: write amplification, worst write and mount of the disk, all metadata counted.
+//! `margay-bench paging`: page references per second by the number of log blocks, memory.
 //! `margay-bench m6`: what the O(1) mean of M6 costs in erases against the exact one.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod disk;
 mod instructions;
 mod m6;
+mod paging;
 mod speed;
 
 use std::process::ExitCode;
@@ -21,7 +23,9 @@ fn main() -> ExitCode {
         Some("m6") => m6::run(),
         Some("disk") => disk::run(),
         Some("disk-count") => disk::count(rest),
-        _ => Err("usage: margay-bench speed [GiB...] | instructions | m6 | disk".into()),
+        Some("paging") => paging::run(),
+        Some("paging-count") => paging::count(rest),
+        _ => Err("usage: margay-bench speed [GiB...] | instructions | m6 | disk | paging".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,6 +13,8 @@ pub enum Failure {
     Input(String),
     /// 130: stopped by the user.
     Interrupted(String),
+    /// The program that was run ended with this exit code.
+    Program(u8),
     /// The reader of the output went away; not an error worth a message.
     ClosedPipe,
 }
@@ -24,12 +26,14 @@ impl Failure {
             Self::Usage(_) => ExitCode::from(2),
             Self::Input(_) => ExitCode::from(3),
             Self::Interrupted(_) => ExitCode::from(130),
+            Self::Program(code) => ExitCode::from(*code),
             Self::ClosedPipe => ExitCode::SUCCESS,
         }
     }
 
-    pub fn is_closed_pipe(&self) -> bool {
-        matches!(self, Self::ClosedPipe)
+    /// Whether there is nothing to say.
+    pub fn is_silent(&self) -> bool {
+        matches!(self, Self::ClosedPipe | Self::Program(_))
     }
 
     /// A result that could not be written.
@@ -42,7 +46,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Run(text) | Self::Usage(text) | Self::Input(text) | Self::Interrupted(text) => f.write_str(text),
-            Self::ClosedPipe => Ok(()),
+            Self::Program(_) | Self::ClosedPipe => Ok(()),
         }
     }
 }

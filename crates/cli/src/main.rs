@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     match commands::run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !failure.is_closed_pipe() {
+            if !failure.is_silent() {
                 eprintln!("margay: {failure}");
             }
             failure.exit_code()

@@ -12,6 +12,36 @@ use std::path::PathBuf;
 pub enum VmCommand {
     /// Replay page references through a page cache over flash, under one or more schemes of cleaning
     Replay(VmReplayArgs),
+    /// Run a program with its heap paged to a flash image: a part of it in RAM, the rest on flash
+    Run(VmRunArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct VmRunArgs {
+    /// RAM for the heap
+    #[arg(long, default_value = "16M")]
+    pub ram: String,
+    /// The most heap there is; the image takes that much and a little more
+    #[arg(long, default_value = "1G")]
+    pub memory: String,
+    /// The flash image; what is there is lost, and what it holds afterwards is worth nothing
+    #[arg(long, default_value = "swap.img")]
+    pub store: PathBuf,
+    /// Log blocks
+    #[arg(long, default_value_t = 32)]
+    pub log_blocks: u32,
+    /// How the store is cleaned: du-gc, da-gc, lda-gc1 to lda-gc5
+    #[arg(long, short = 's', default_value = "lda-gc5")]
+    pub scheme: String,
+    /// Say what it took as JSON, in this file
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+    /// Say nothing of one's own
+    #[arg(long, short = 'q')]
+    pub quiet: bool,
+    /// The program and its arguments, after --
+    #[arg(last = true, required = true)]
+    pub program: Vec<std::ffi::OsString>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

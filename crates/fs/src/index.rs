@@ -19,8 +19,6 @@ pub(crate) struct HeaderPage {
     pub bytes: u32,
     /// Objects that are on it on flash and no more: their numbers are free once it is written.
     pub removed: Vec<u32>,
-    /// Times that it was written.
-    pub writes: u32,
 }
 
 /// Everything that the file system knows, and where it is.
@@ -217,13 +215,14 @@ impl Index {
     /// A header page is on flash as it is in memory.
     pub fn written(&mut self, page: u32) {
         let header = &mut self.pages[page as usize];
-        header.writes = header.writes.saturating_add(1);
         self.free.append(&mut header.removed);
-        let members = header.members.clone();
-        for object in members {
-            let node = self.node_mut(object).expect("in use");
+        // Taken out for the loop: the nodes are borrowed with the rest.
+        let members = core::mem::take(&mut header.members);
+        for object in &members {
+            let node = self.node_mut(*object).expect("in use");
             (node.resized, node.shrunk) = (false, false);
         }
+        self.pages[page as usize].members = members;
         self.soft.remove(&page);
         if self.dirty == Some(page) {
             (self.dirty, self.destructive) = (None, false);

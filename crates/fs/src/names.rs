@@ -282,7 +282,6 @@ impl<D: Store, S: Selection> Fs<D, S> {
         // From here to the mark on the header page nothing is programmed.
         self.ready(Some(self.node(object)?.page))?;
         let mut node = self.index.remove(object);
-        self.log.placement_mut().removed(object);
         let gone = node.chunks.truncate(0);
         for ppn in &gone {
             self.log.trim(*ppn, self.now_us());

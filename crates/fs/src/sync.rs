@@ -86,7 +86,7 @@ impl<D: Store, S: Selection> Fs<D, S> {
         }
         let object = header.members.last().copied().unwrap_or(0);
         let again = self.index.node(object).is_some_and(|node| node.opens > 0) || self.index.dirty == Some(page);
-        self.log.placement_mut().next(Subject::Header { object, page_writes: header.writes, open: again });
+        self.log.placement_mut().next(Subject::Header { object, open: again });
         let mut data = core::mem::take(&mut self.scratch);
         self.index.encode(page, self.log.seq(), &mut data);
         // What is done meanwhile must not write it a second time.

@@ -44,8 +44,9 @@ impl<D: Store> Hybrid<D> {
         }
         let first = log.owners[0];
         let owners = &log.owners[..log.next as usize];
-        let is_in_order =
-            first != NONE && first.is_multiple_of(self.pages) && owners.iter().zip(first..).all(|(owner, lpn)| *owner == lpn);
+        let is_in_order = first != NONE
+            && first.is_multiple_of(self.pages)
+            && owners.iter().zip(first..).all(|(owner, lpn)| *owner == lpn);
         if !is_in_order || log.valid != log.next {
             return Class::Full;
         }

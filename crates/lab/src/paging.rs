@@ -165,8 +165,7 @@ impl PagingTrace {
                 };
                 let greedy = Greedy::new(sizing, Tie::Oldest);
                 let device = Plain::new(flash);
-                let mut paging =
-                    PageLevel::new(device, config, greedy, Sequential, pages, setup.cache, setup.preload)?;
+                let mut paging = PageLevel::new(device, config, greedy, Sequential, pages, setup.cache, setup.preload)?;
                 self.passes(setup, keep_on, |lpn, write| Ok(paging.reference(Lpn(lpn), write)?))?;
                 let mut stats = *paging.cache().stats();
                 let counters = paging.log().counters();

@@ -9,7 +9,9 @@ pub enum PagerError {
     )]
     NotAllowed(std::io::Error),
     /// The kernel cannot write-protect pages for user space.
-    #[error("this kernel's userfaultfd cannot write-protect memory ({0}): Linux 5.7 or later on x86-64 or arm64 is needed")]
+    #[error(
+        "this kernel's userfaultfd cannot write-protect memory ({0}): Linux 5.7 or later on x86-64 or arm64 is needed"
+    )]
     NoWriteProtection(std::io::Error),
     /// The system's pages are of another size.
     #[error("the system has pages of {0} bytes; the pager needs 4096")]
@@ -21,7 +23,9 @@ pub enum PagerError {
         page_bytes: u32,
     },
     /// The store has fewer pages than the region.
-    #[error("the store is full before the memory is: it holds {store_pages} pages of 4096 bytes, the region {region_pages}")]
+    #[error(
+        "the store is full before the memory is: it holds {store_pages} pages of 4096 bytes, the region {region_pages}"
+    )]
     StoreTooSmall {
         /// Pages of the store.
         store_pages: u32,

@@ -109,11 +109,13 @@ impl Buffer {
 }
 
 impl Frames for Buffer {
-    fn fell(&mut self, frame: u32, lpn: Lpn, _: bool) {
+    fn fell(&mut self, frame: u32, lpn: Lpn, dirty: bool) {
         let page = self.memory.page(lpn.index());
-        // Writes wait from here on until the page is mapped again; reads go on.
-        let protected = self.uffd.protect(page, true);
-        protected.expect("a mapped page of a registered range can be write-protected");
+        if dirty {
+            // Writes wait from here on until the page is mapped again; reads go on. A clean page is protected already.
+            let protected = self.uffd.protect(page, true);
+            protected.expect("a mapped page of a registered range can be write-protected");
+        }
         let slot = self.spare.pop().or_else(|| self.unused.pop()).expect("there are as many slots as frames");
         self.slot_of[frame as usize] = slot;
         // SAFETY: both are whole pages of own mappings; the source is present, because its frame was in the MRU

@@ -70,7 +70,8 @@ impl Uffd {
     pub fn copy(&self, page: *mut u8, bytes: &[u8], writable: bool) -> Result<(), PagerError> {
         assert_eq!(bytes.len(), PAGE_BYTES);
         let mode = if writable { 0 } else { u64::from(UFFDIO_COPY_MODE_WP) };
-        let mut copy = uffdio_copy { dst: page as u64, src: bytes.as_ptr() as u64, len: bytes.len() as u64, mode, copy: 0 };
+        let mut copy =
+            uffdio_copy { dst: page as u64, src: bytes.as_ptr() as u64, len: bytes.len() as u64, mode, copy: 0 };
         self.call(UFFDIO_COPY, &mut copy).map_err(|error| PagerError::System { what: "mapping a page", error })
     }
 

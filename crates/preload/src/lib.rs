@@ -51,7 +51,8 @@ const PAGES_PER_BLOCK: u32 = 64;
 const SPARE_SEGMENTS: u32 = 4;
 
 fn start(asked: &Asked) -> Result<Region, String> {
-    let pages = u32::try_from(asked.memory_bytes.div_ceil(PAGE_BYTES as u64)).map_err(|_| "more than 16 TiB of memory")?;
+    let pages =
+        u32::try_from(asked.memory_bytes.div_ceil(PAGE_BYTES as u64)).map_err(|_| "more than 16 TiB of memory")?;
     let segments = pages.div_ceil(PAGES_PER_BLOCK) + asked.log_blocks + 2 + SPARE_SEGMENTS;
     let geometry = Geometry::new(segments, PAGES_PER_BLOCK, PAGE_BYTES as u32).map_err(|error| error.to_string())?;
     let name = asked.store.display();
@@ -61,7 +62,8 @@ fn start(asked: &Asked) -> Result<Region, String> {
         Err(error) => return Err(format!("{name}: {error}")),
     }
     // Nothing of it is needed after the process: it does not wait for the disk.
-    let image = ImageFlash::create(&asked.store, geometry.with_spare(64)).map_err(|error| format!("{name}: {error}"))?;
+    let image =
+        ImageFlash::create(&asked.store, geometry.with_spare(64)).map_err(|error| format!("{name}: {error}"))?;
     let options = FormatOptions {
         scheme: Mapping::Fast { sequential: true, leave_open: false },
         duty: Duty::Swap,

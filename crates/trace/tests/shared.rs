@@ -59,3 +59,15 @@ fn the_binary_week_equals_its_csv_request_by_request() {
         assert_eq!(a, b, "request {number}");
     }
 }
+
+#[test]
+fn every_shared_trace_of_page_references_has_the_counts_of_its_specification() {
+    use margay_trace::vm::{LoadOptions, PageMap, References};
+    let Some(folder) = folder() else { return };
+    let table = [("acrobat", 10_810_619, 12_458), ("gqview", 40_000_000, 67_069), ("office", 40_000_000, 107_580)];
+    for (name, records, pages) in table {
+        let options = LoadOptions { page_shift: 11, chunk_pages: 64, map: PageMap::Chunks, only_written: false };
+        let references = References::load(&folder.join(format!("vm/{name}.vmt.zst")), &options).unwrap();
+        assert_eq!((references.len(), references.distinct_pages()), (records, pages), "{name}");
+    }
+}

@@ -13,6 +13,7 @@ mod reproduce;
 mod serve;
 mod trace;
 mod vm;
+mod vm_run;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;

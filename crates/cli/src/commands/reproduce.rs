@@ -54,7 +54,9 @@ pub fn run(command: ReproduceCommand) -> Result<(), Failure> {
     match command {
         ReproduceCommand::Fms { seeds, folder, hp_trace, tables_only, quiet } => {
             let options = fms::Options { seeds, hp_trace: hp_trace.or_else(find_hp_trace), tables_only };
-            show("The Flash Memory Server study", &format!("{seeds} seeds"), &folder, quiet, |bar| fms::run(&options, bar))
+            show("The Flash Memory Server study", &format!("{seeds} seeds"), &folder, quiet, |bar| {
+                fms::run(&options, bar)
+            })
         }
         ReproduceCommand::Moda { seeds, folder, tables_only, quiet } => {
             let options = moda::Options { seeds, tables_only };

@@ -1,7 +1,7 @@
+use super::progress::interrupt_flag;
 use crate::args::TraceCommand;
 use crate::failure::Failure;
 use crate::output::report;
-use super::progress::interrupt_flag;
 use indicatif::ProgressBar;
 use margay_trace::vm::{CaptureOptions, VmFormat, VmHeader, VmReader, VmWriter, capture, is_vm_trace};
 use margay_trace::{Format, convert, hash_file, info, open};

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 pub fn run(command: VmCommand) -> Result<(), Failure> {
     match command {
         VmCommand::Replay(args) => replay(&args),
+        VmCommand::Run(args) => super::vm_run::run(&args),
     }
 }
 

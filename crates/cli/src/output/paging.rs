@@ -30,8 +30,19 @@ pub fn table(trace: &PagingTrace, rows: &[PagingRow]) -> String {
         first.pages_per_block,
     );
     let mut table = new_table(&[
-        "scheme", "I/O s", "to first", "evictions", "GCs", "seq. GCs", "migr./GC", "erases/GC", "us/GC", "switch",
-        "partial", "full", "M ref./s",
+        "scheme",
+        "I/O s",
+        "to first",
+        "evictions",
+        "GCs",
+        "seq. GCs",
+        "migr./GC",
+        "erases/GC",
+        "us/GC",
+        "switch",
+        "partial",
+        "full",
+        "M ref./s",
     ]);
     for row in rows {
         let per_gc = |count: u64| count as f64 / (row.gcs as f64).max(1.0);

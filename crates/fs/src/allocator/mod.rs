@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 use margay_flash::SegmentId;
-use margay_policy::{Now, Pages, Placement, Segments, SpecError};
+use margay_policy::{Now, Placement, Segments, SpecError};
 pub use moda::Class;
 use moda::Moda;
 use predictive::Predictive;
@@ -19,8 +19,6 @@ pub enum Subject {
     Header {
         /// The object that came to it last.
         object: u32,
-        /// Times that the page was written before.
-        page_writes: u32,
         /// It is likely to be written again soon: it is being filled, or the object is open.
         open: bool,
     },
@@ -232,11 +230,6 @@ impl Allocator {
         }
     }
 
-    /// An object was removed.
-    pub fn removed(&mut self, object: u32) {
-        self.created(object);
-    }
-
     /// What is kept on flash of what it knows of a file: 0 if nothing.
     pub fn remember(&self, object: u32) -> u8 {
         match &self.rule {
@@ -309,8 +302,6 @@ impl Placement for Allocator {
             Rule::Predictive(predictive) => predictive.copy_stream(mark, segments.stream[victim.index()]),
         }
     }
-
-    fn begin_cleaning(&mut self, _: &Segments, _: SegmentId, _: Now, _: Pages<'_, PageMark>) {}
 
     fn freeze(&self, mark: PageMark, _: Now) -> (u64, u32) {
         (mark.0.into(), 0)

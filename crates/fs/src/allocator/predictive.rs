@@ -96,7 +96,7 @@ mod tests {
     fn headers_that_will_change_again_are_apart_and_survivors_are_cold() {
         let mut predictive = Predictive::default();
         predictive.created(1);
-        let header = |open| Subject::Header { object: 1, page_writes: 0, open };
+        let header = |open| Subject::Header { object: 1, open };
         assert_eq!(predictive.stream(header(true), false, 32), LIVE_HEADERS);
         assert_eq!(predictive.stream(header(false), false, 32), HEADERS);
         (0..OFTEN).for_each(|_| predictive.modified(1));

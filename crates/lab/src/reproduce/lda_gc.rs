@@ -131,7 +131,8 @@ fn run_trace(
             .with_max_len(1)
             .map(|at| {
                 let (cell, scheme) = cells[*at];
-                let row = trace.run(&setup(cell, scheme, frames), &mut |_| watcher.done(done.load(Ordering::Relaxed), total));
+                let row =
+                    trace.run(&setup(cell, scheme, frames), &mut |_| watcher.done(done.load(Ordering::Relaxed), total));
                 done.fetch_add(1, Ordering::Relaxed);
                 row
             })
@@ -181,28 +182,29 @@ impl Study<'_> {
     }
 
     fn compare(&self, out: &mut Reproduction) {
-        let mut add = |cell: Cell, place: &str, name: &str, measure: &str, published: &str, wanted, bound, values: &[f64]| {
-            let reading = match cell {
-                Cell::Scheme(reading) => READINGS.iter().find(|(other, _)| *other == reading).expect("listed").1,
-                _ => "page-level map",
+        let mut add =
+            |cell: Cell, place: &str, name: &str, measure: &str, published: &str, wanted, bound, values: &[f64]| {
+                let reading = match cell {
+                    Cell::Scheme(reading) => READINGS.iter().find(|(other, _)| *other == reading).expect("listed").1,
+                    _ => "page-level map",
+                };
+                // A trace without such merges says nothing.
+                let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+                if values.is_empty() {
+                    return;
+                }
+                let (measured, deviation) = mean_and_deviation(&values);
+                out.comparisons.push(Comparison {
+                    place: place.into(),
+                    cell: format!("{name}, {reading}"),
+                    measure: measure.into(),
+                    published: published.into(),
+                    wanted,
+                    bound,
+                    measured,
+                    deviation,
+                });
             };
-            // A trace without such merges says nothing.
-            let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-            if values.is_empty() {
-                return;
-            }
-            let (measured, deviation) = mean_and_deviation(&values);
-            out.comparisons.push(Comparison {
-                place: place.into(),
-                cell: format!("{name}, {reading}"),
-                measure: measure.into(),
-                published: published.into(),
-                wanted,
-                bound,
-                measured,
-                deviation,
-            });
-        };
         let per_gc = |row: &PagingRow| row.cost_per_gc();
         let random_per_gc = |row: &PagingRow| row.random_gc_cost_us / (row.random_gcs as f64).max(1.0);
         for (reading, _) in READINGS {
@@ -221,11 +223,29 @@ impl Study<'_> {
             add(cell, "Fig. 6", "DA-GC", "evictions / DU-GC, more", "1.27", 1.0, holds(Bound::AtLeast), &values);
             for name in ["LDA-GC4", "LDA-GC5"] {
                 let values = self.relative(cell, name, evictions);
-                add(cell, "Fig. 6", name, "evictions / DU-GC, fewer", "0.82 to 0.86", 1.0, holds(Bound::AtMost), &values);
+                add(
+                    cell,
+                    "Fig. 6",
+                    name,
+                    "evictions / DU-GC, fewer",
+                    "0.82 to 0.86",
+                    1.0,
+                    holds(Bound::AtMost),
+                    &values,
+                );
                 let values = self.relative(cell, name, |row| row.gcs as f64);
                 add(cell, "Fig. 7", name, "GCs / DU-GC", "0.55", 0.55, Bound::None, &values);
                 let values = self.relative(cell, name, |row| row.random_gcs as f64);
-                add(cell, "Fig. 7", name, "GCs of random log blocks / DU-GC, fewer", "0.55", 1.0, holds(Bound::AtMost), &values);
+                add(
+                    cell,
+                    "Fig. 7",
+                    name,
+                    "GCs of random log blocks / DU-GC, fewer",
+                    "0.55",
+                    1.0,
+                    holds(Bound::AtMost),
+                    &values,
+                );
             }
             for (name, _) in PUBLISHED {
                 let values = self.relative(cell, name, per_gc);
@@ -240,7 +260,16 @@ impl Study<'_> {
         let with = self.relative(Cell::Scheme(Reading::Recommended), "LDA-GC5", |row| row.io_us);
         let without = self.relative(Cell::Scheme(Reading::Recommended), "LDA-GC3", |row| row.io_us);
         let gains: Vec<f64> = with.iter().zip(&without).map(|(with, without)| with / without).collect();
-        add(Cell::Scheme(Reading::Recommended), "Fig. 5", "LDA-GC5", "I/O time / LDA-GC3, less", "0.83", 1.0, Bound::AtMost, &gains);
+        add(
+            Cell::Scheme(Reading::Recommended),
+            "Fig. 5",
+            "LDA-GC5",
+            "I/O time / LDA-GC3, less",
+            "0.83",
+            1.0,
+            Bound::AtMost,
+            &gains,
+        );
     }
 
     fn figures(&self, out: &mut Reproduction, tables_only: bool) {
@@ -260,7 +289,9 @@ impl Study<'_> {
         for (name, title, unit, measure) in by_scheme {
             let curve = |trace: usize| {
                 let cell = Cell::Scheme(Reading::Recommended);
-                let points = (0u32..).zip(&SCHEMES).map(|(x, scheme)| (f64::from(x), measure(self.row(trace, cell, scheme.name))));
+                let points = (0u32..)
+                    .zip(&SCHEMES)
+                    .map(|(x, scheme)| (f64::from(x), measure(self.row(trace, cell, scheme.name))));
                 (self.rows[trace][0].trace.clone(), points.collect())
             };
             out.figures.push(Figure {
@@ -282,10 +313,11 @@ impl Study<'_> {
             curves: schemes
                 .iter()
                 .map(|scheme| {
-                    let points = self.cells.iter().filter(|(_, other)| other.name == *scheme).filter_map(|(cell, _)| {
-                        let sum: f64 = (0..self.rows.len()).map(|trace| self.row(trace, *cell, scheme).io_us).sum();
-                        of(*cell).map(|x| (x, sum / 1e6))
-                    });
+                    let points =
+                        self.cells.iter().filter(|(_, other)| other.name == *scheme).filter_map(|(cell, _)| {
+                            let sum: f64 = (0..self.rows.len()).map(|trace| self.row(trace, *cell, scheme).io_us).sum();
+                            of(*cell).map(|x| (x, sum / 1e6))
+                        });
                     ((*scheme).into(), points.collect())
                 })
                 .collect(),
@@ -304,7 +336,8 @@ impl Study<'_> {
             Cell::Window(size) => Some(f64::from(size)),
             _ => None,
         };
-        let mut windows = sweep("fig13", "Figs. 13 and 14: victim window", "log blocks, or the first size", &fixed, &["LDA-GC5"]);
+        let mut windows =
+            sweep("fig13", "Figs. 13 and 14: victim window", "log blocks, or the first size", &fixed, &["LDA-GC5"]);
         windows.curves[0].0 = "static".into();
         let started = |cell| match cell {
             Cell::Adaptive(start) => Some(f64::from(start)),

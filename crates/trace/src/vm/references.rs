@@ -50,7 +50,7 @@ impl Hasher for Folded {
         bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
     }
     fn write_u64(&mut self, value: u64) {
-        let product = u128::from(self.0 ^ value) * 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
+        let product = u128::from(self.0 ^ value) * 0x9E37_79B9_7F4A_7C15;
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
 }
@@ -63,12 +63,8 @@ impl References {
         let reader = VmReader::open(path, VmHeader { page_shift: options.page_shift.min(11), ..VmHeader::DEFAULT })?;
         let header = reader.header();
         let name = path.display().to_string();
-        let bad = |line, problem: String| TraceError::BadLine {
-            path: name.clone(),
-            line,
-            problem,
-            text: String::new(),
-        };
+        let bad =
+            |line, problem: String| TraceError::BadLine { path: name.clone(), line, problem, text: String::new() };
         let Some(shift) = options.page_shift.checked_sub(header.page_shift) else {
             let problem = format!("its pages of {} bytes are larger than those asked for", 1u64 << header.page_shift);
             return Err(bad(0, problem));

@@ -1,0 +1,113 @@
+//! Runs a program with its heap on flash, by a library that is preloaded (crates/preload).
+
+use crate::args::bytes;
+use crate::failure::Failure;
+use crate::output::write_file;
+use crate::vm_args::VmRunArgs;
+use margay_vm::Scheme;
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+const LIBRARY: &str = "libmargay_preload.so";
+
+/// The library beside the command, where cargo builds it, or in ../lib/margay, where packages put it.
+fn library() -> Result<PathBuf, Failure> {
+    if let Some(path) = std::env::var_os("MARGAY_PRELOAD") {
+        return Ok(path.into());
+    }
+    let command = std::env::current_exe()?;
+    let folder = command.parent().unwrap_or(Path::new("."));
+    let places = [folder.join(LIBRARY), folder.join("../lib/margay").join(LIBRARY)];
+    places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
+        Failure::Run(format!(
+            "{LIBRARY} is not beside {}: build it with `cargo build --release -p margay-preload`, or say where it is in MARGAY_PRELOAD",
+            command.display()
+        ))
+    })
+}
+
+pub fn run(args: &VmRunArgs) -> Result<(), Failure> {
+    let (ram, memory) = (bytes(&args.ram)?, bytes(&args.memory)?);
+    let scheme: Scheme = args.scheme.parse()?;
+    if !(2..=4096).contains(&args.log_blocks) {
+        return Err(Failure::Usage(format!("--log-blocks {}: expected 2 to 4096", args.log_blocks)));
+    }
+    let report = tempfile::NamedTempFile::new()?;
+    let start = Instant::now();
+    let status = Command::new(&args.program[0])
+        .args(&args.program[1..])
+        .env("LD_PRELOAD", library()?)
+        .env("MARGAY_VM_STORE", &args.store)
+        .env("MARGAY_VM_REPORT", report.path())
+        .env("MARGAY_VM_RAM", ram.to_string())
+        .env("MARGAY_VM_MEMORY", memory.to_string())
+        .env("MARGAY_VM_LOG_BLOCKS", args.log_blocks.to_string())
+        .env("MARGAY_VM_SCHEME", scheme.name)
+        .status()
+        .map_err(|error| Failure::Usage(format!("{}: {error}", args.program[0].display())))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let text = std::fs::read_to_string(report.path())?;
+    let pairs: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once('=')).collect();
+    if let Some(error) = pairs.get("error") {
+        return Err(Failure::Run(format!("{}: {error}", args.store.display())));
+    }
+    let number = |name: &str| pairs.get(name).and_then(|value| value.parse::<u64>().ok());
+    match number("faults") {
+        Some(_) => {
+            let number = |name: &str| number(name).unwrap_or(0);
+            if !args.quiet {
+                eprint!("{}", text_of(scheme.name, ram, seconds, number));
+            }
+            if let Some(path) = &args.json {
+                let numbers = pairs.keys().map(|name| (name.to_string(), number(name).into()));
+                let mut object: serde_json::Map<String, serde_json::Value> = numbers.collect();
+                object.insert("margay_version".into(), env!("CARGO_PKG_VERSION").into());
+                object.insert("scheme".into(), scheme.name.into());
+                object.insert("ram_bytes".into(), ram.into());
+                object.insert("seconds".into(), seconds.into());
+                let bytes = serde_json::to_vec_pretty(&object).map_err(|error| Failure::Run(error.to_string()))?;
+                write_file(path, &bytes)?;
+            }
+        }
+        None if status.success() && !args.quiet => {
+            eprintln!("margay: the program did not use this heap: it is linked statically, or ended without exit(3)");
+        }
+        None => {}
+    }
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Ok(()),
+        (Some(code), _) => Err(Failure::Program(code as u8)),
+        (None, signal) => {
+            Err(Failure::Run(format!("{} was ended by signal {}", args.program[0].display(), signal.unwrap_or(0))))
+        }
+    }
+}
+
+fn text_of(scheme: &str, ram: u64, seconds: f64, number: impl Fn(&str) -> u64) -> String {
+    let mib = |pages: u64| pages as f64 * 4096.0 / f64::from(1 << 20);
+    format!(
+        "margay: heap of {:.1} MiB in {:.1} MiB of RAM, {scheme}, {seconds:.2} s\n\
+         margay: {} faults: {} pages came in ({} from flash), {} back from the LRU region, {} first writes\n\
+         margay: {} pages evicted dirty, {} clean; {} merges copied {} pages, wrote {} along, dropped {}\n\
+         margay: flash: {:.1} MiB read, {:.1} MiB programmed, {} segments erased\n",
+        number("heap_bytes") as f64 / f64::from(1 << 20),
+        ram as f64 / f64::from(1 << 20),
+        number("faults"),
+        number("misses"),
+        number("swap_ins"),
+        number("lru_hits"),
+        number("write_faults"),
+        number("dirty_evictions"),
+        number("clean_evictions"),
+        number("merges"),
+        number("copies"),
+        number("cache_writes"),
+        number("drops"),
+        mib(number("flash_reads")),
+        mib(number("flash_programs")),
+        number("flash_erases"),
+    )
+}

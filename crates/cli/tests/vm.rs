@@ -1,0 +1,197 @@
+//! Page references and the pager as a person uses them.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn margay(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_margay")).args(args).current_dir(root()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn works(args: &[&str]) -> String {
+    let output = margay(args);
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn fails(args: &[&str], code: i32, message: &str) {
+    let output = margay(args);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+    assert!(error.contains(message), "{args:?}: {error}");
+}
+
+const SAMPLE: &str = "samples/sort.vmt.zst";
+
+#[test]
+fn a_replay_shows_every_scheme_beside_the_first() {
+    let out = works(&["vm", "replay", "-q", SAMPLE, "--cache", "1M"]);
+    for part in ["709872 references", "512 frames", "DU-GC", "DA-GC", "LDA-GC5", "BA-GC", "to first"] {
+        assert!(out.contains(part), "no '{part}' in {out}");
+    }
+    let csv = works(&["vm", "replay", "-q", SAMPLE, "--cache", "1M", "-s", "lda-gc5", "--store", "bast", "-f", "csv"]);
+    let mut lines = csv.lines();
+    let header: Vec<_> = lines.next().unwrap().split(',').collect();
+    for name in ["margay_version", "seed", "trace_xxh3", "scheme", "io_us", "dirty_evictions"] {
+        assert!(header.contains(&name), "{header:?}");
+    }
+    assert_eq!(lines.count(), 1);
+    for store in ["page", "fast:sequential=no", "fast:open=yes"] {
+        let options = ["--lru-region", "50", "--window", "adaptive", "--replacement", "clean-first", "--only-written"];
+        let out = works(&[&["vm", "replay", "-q", SAMPLE, "--cache", "1M", "--store", store][..], &options].concat());
+        assert!(out.contains("those ever written"), "{out}");
+    }
+}
+
+#[test]
+fn wrong_names_and_values_are_refused_with_what_is_right() {
+    fails(&["vm", "replay", SAMPLE, "-s", "lda-gc9"], 2, "lda-gc5");
+    fails(&["vm", "replay", SAMPLE, "--store", "slow"], 2, "bast");
+    fails(&["vm", "replay", SAMPLE, "--lru-region", "200"], 2, "share in per cent");
+    fails(&["vm", "replay", SAMPLE, "--window", "0"], 2, "adaptive:START");
+    fails(&["vm", "replay", SAMPLE, "--cache", "4K"], 2, "16 pages");
+    fails(&["vm", "replay", "Cargo.toml"], 3, "VMT1");
+    fails(&["vm", "replay", "no-such-file"], 3, "no-such-file");
+}
+
+#[test]
+fn a_trace_of_page_references_is_described_printed_and_converted() {
+    let out = works(&["trace", "info", SAMPLE]);
+    assert!(out.contains("709872") && out.contains("2446 of 2048 bytes"), "{out}");
+    let json: serde_json::Value = serde_json::from_str(&works(&["trace", "info", "--json", SAMPLE])).unwrap();
+    assert_eq!(json["pages"], 2446);
+    assert_eq!(works(&["trace", "head", "-n", "3", SAMPLE]).lines().count(), 4);
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("sort.vmt");
+    works(&["trace", "convert", SAMPLE, plain.to_str().unwrap()]);
+    assert!(works(&["trace", "info", plain.to_str().unwrap()]).contains("709872"));
+}
+
+#[test]
+fn the_study_runs_on_the_trace_of_the_project() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let out = works(&["reproduce", "lda-gc", "-q", "--trace", SAMPLE, "--cache", "1M", "--folder", path]);
+    for part in ["Fig. 5", "Table IV", "LDA-GC5, recommended", "Fig. 12"] {
+        assert!(out.contains(part), "no '{part}' in {out}");
+    }
+    for file in ["comparisons.csv", "paging.csv", "fig11.svg", "fig13.csv"] {
+        assert!(folder.path().join(file).is_file(), "{file}");
+    }
+}
+
+/// The library that is preloaded, built once as the command was.
+fn library() {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_BIN_EXE_margay")).parent().unwrap();
+        let profile = if folder.ends_with("release") { "release" } else { "dev" };
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "-p", "margay-preload", "--profile", profile, "--target-dir"]);
+        let built = build.arg(folder.parent().unwrap()).current_dir(root()).status().unwrap();
+        assert!(built.success());
+    });
+}
+
+fn vm_run(folder: &Path, options: &[&str], program: &[&str]) -> Output {
+    library();
+    let store = folder.join("swap.img");
+    let args = [&["vm", "run", "--store", store.to_str().unwrap()], options, &["--"], program].concat();
+    Command::new(env!("CARGO_BIN_EXE_margay")).args(args).current_dir(folder).output().unwrap()
+}
+
+fn number(report: &serde_json::Value, name: &str) -> u64 {
+    report[name].as_u64().unwrap_or_else(|| panic!("no {name} in {report}"))
+}
+
+#[test]
+fn sort_and_sqlite_get_the_right_result_with_a_heap_that_is_mostly_on_flash() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: String = (0..30_000u64).map(|n| format!("{:07} a line of text {n}\n", n * 7919 % 1_000_003)).collect();
+    std::fs::write(folder.path().join("lines"), &lines).unwrap();
+    let sort = ["sort", "--parallel=1", "-S", "20M", "lines", "-o", "sorted"];
+    for scheme in ["du-gc", "lda-gc5"] {
+        let options = ["--ram", "1M", "--memory", "64M", "--json", "report.json", "-s", scheme];
+        let output = vm_run(folder.path(), &options, &sort);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let mut expected: Vec<_> = lines.lines().collect();
+        expected.sort_unstable();
+        let sorted = std::fs::read_to_string(folder.path().join("sorted")).unwrap();
+        assert!(sorted.lines().eq(expected), "{scheme}");
+        let report = std::fs::read_to_string(folder.path().join("report.json")).unwrap();
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        assert!(number(&report, "dirty_evictions") > 200 && number(&report, "swap_ins") > 200, "{report}");
+    }
+    let sql = "create table t(a integer primary key, b text); with recursive c(x) as (select 1 union all select x+1 from c where x<20000) insert into t select x, hex(x*7919%40009)||'padding padding' from c; create index i on t(b); select count(*), sum(a), min(b), max(b), sum(length(b)) from t; pragma integrity_check;";
+    let plain = Command::new("sqlite3").args([":memory:", sql]).output();
+    let Ok(plain) = plain else {
+        assert!(std::env::var_os("CI").is_none(), "CI has sqlite3");
+        eprintln!("SKIPPED: sqlite3 is not installed");
+        return;
+    };
+    let paged = vm_run(folder.path(), &["--ram", "1M", "--memory", "64M"], &["sqlite3", ":memory:", sql]);
+    assert!(paged.status.success(), "{}", text(&paged.stderr));
+    assert_eq!(text(&paged.stdout), text(&plain.stdout));
+    let said = text(&paged.stderr);
+    assert!(said.contains("pages evicted dirty") && said.contains("segments erased"), "{said}");
+}
+
+#[test]
+fn what_goes_wrong_under_a_program_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    // The heap is used up: the program is told, as by any malloc.
+    let output = vm_run(folder.path(), &["--ram", "1M", "--memory", "2M"], &["sort", "-S", "30M", "/etc/services"]);
+    assert!(!output.status.success() || !output.stdout.is_empty());
+    let output = vm_run(
+        folder.path(),
+        &["--ram", "1M", "--memory", "2M"],
+        &["sqlite3", ":memory:", "select length(zeroblob(9000000));"],
+    );
+    assert!(text(&output.stderr).contains("out of memory"), "{}", text(&output.stderr));
+    // The exit code is the program's.
+    let output = vm_run(folder.path(), &["-q"], &["sh", "-c", "exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+    let output = vm_run(folder.path(), &["--ram", "8K"], &["true"]);
+    assert!(text(&output.stderr).contains("at least 16"), "{}", text(&output.stderr));
+    let output = vm_run(folder.path(), &["-s", "ba-gc"], &["true"]);
+    assert!(text(&output.stderr).contains("BA-GC"), "{}", text(&output.stderr));
+    let output = vm_run(folder.path(), &[], &["no-such-program"]);
+    assert_eq!(output.status.code(), Some(2));
+    // A store that cannot be made.
+    library();
+    let args = ["vm", "run", "--store", "/no/such/folder/swap.img", "--", "true"];
+    fails(&args, 1, "/no/such/folder/swap.img");
+}
+
+#[test]
+fn without_the_privilege_it_says_what_to_allow() {
+    let sysctl = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap_or_default();
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
+    if !is_root || sysctl.trim() != "0" {
+        eprintln!("SKIPPED: needs root, to give it up, and vm.unprivileged_userfaultfd=0");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    library();
+    let store = folder.path().join("swap.img");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--clear-groups", env!("CARGO_BIN_EXE_margay"), "vm", "run", "--store"]);
+    let output = command.arg(&store).args(["--", "true"]).output().unwrap();
+    let error = text(&output.stderr);
+    if error.contains("Permission denied") && !error.contains("userfaultfd") {
+        eprintln!("SKIPPED: the build folder is closed to other users");
+        return;
+    }
+    assert!(error.contains("vm.unprivileged_userfaultfd=1"), "{error}");
+    assert_eq!(output.status.code(), Some(1));
+}

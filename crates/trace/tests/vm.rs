@@ -1,0 +1,127 @@
+//! Traces of page references: written and read, damaged, numbered.
+
+use margay_trace::TraceError;
+use margay_trace::vm::{
+    CaptureOptions, LoadOptions, PageMap, Reference, References, VmFormat, VmHeader, VmReader, VmWriter, capture,
+    is_vm_trace,
+};
+use proptest::prelude::*;
+use std::path::Path;
+
+fn read(path: &Path) -> Result<Vec<Reference>, TraceError> {
+    VmReader::open(path, VmHeader::DEFAULT)?.collect()
+}
+
+fn write(path: &Path, references: &[Reference]) {
+    let mut writer = VmWriter::create(path, VmHeader::DEFAULT).unwrap();
+    references.iter().for_each(|reference| writer.write(*reference).unwrap());
+    writer.finish().unwrap();
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(records in proptest::collection::vec((0..1u64 << 53, any::<bool>()), 1..500), zst in any::<bool>()) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(if zst { "a.vmt.zst" } else { "a.vmt" });
+        let records: Vec<_> = records.into_iter().map(|(page, write)| Reference { page, write }).collect();
+        write(&path, &records);
+        prop_assert!(is_vm_trace(&path).unwrap());
+        prop_assert_eq!(read(&path).unwrap(), records);
+    }
+
+    #[test]
+    fn damaged_bytes_are_records_or_an_error(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.vmt");
+        bytes.splice(0..0, *b"VMT1\x0b\x01\x40\0\0\0\0\0\0\0\0\0");
+        std::fs::write(&path, &bytes).unwrap();
+        // Any end of the file is one of a record or says that it is not.
+        if let Err(error) = read(&path) {
+            prop_assert!(error.to_string().contains("record"), "{}", error);
+        }
+    }
+}
+
+const LACKEY: &str = "==7== Lackey, an example Valgrind tool\nI  04001000,3\n L 1ffeffe7e,2\n S 1ffefffff,2\n M 04001000,8\nI  04001003,3\n";
+
+#[test]
+fn the_text_of_lackey_becomes_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lackey.txt");
+    std::fs::write(&path, LACKEY).unwrap();
+    let reader = VmReader::open(&path, VmHeader::DEFAULT).unwrap();
+    assert_eq!(reader.format(), VmFormat::Lackey);
+    let pages = |references: Vec<Reference>| -> Vec<(u64, bool)> {
+        references.into_iter().map(|reference| (reference.page, reference.write)).collect()
+    };
+    // The store crosses a page; the second fetch is left out, its page having been written shortly before.
+    let expected = vec![(0x8002, false), (0x3f_fdff, false), (0x3f_fdff, true), (0x3f_fe00, true), (0x8002, true)];
+    assert_eq!(pages(read(&path).unwrap()), expected);
+    let no_fetches = VmHeader { fetches: false, ..VmHeader::DEFAULT };
+    let without: Result<Vec<_>, _> = VmReader::open(&path, no_fetches).unwrap().collect();
+    assert_eq!(without.unwrap().len(), 4);
+    std::fs::write(&path, format!("{LACKEY} L nonsense\n")).unwrap();
+    let error = read(&path).unwrap_err().to_string();
+    assert!(error.contains("lackey.txt:7") && error.contains("L nonsense"), "{error}");
+}
+
+#[test]
+fn other_files_and_headers_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    for (bytes, message) in [
+        (&b"hello, this is no trace"[..], "VMT1"),
+        (b"VMT1", "cut short"),
+        (b"VMT1\x3f\0\0\0\0\0\0\0\0\0\0\0", "2^63"),
+        (b"VMT1\x0b\0\0\0\0\0\0\0\0\0\0\0\x80", "cut short"),
+        (b"VMT1\x0b\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "64 bits"),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn pages_are_numbered_by_chunk_or_one_by_one_and_those_never_written_can_be_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vmt");
+    let records = [(1000, false), (5, true), (1001, true), (5, false), (6, false)];
+    write(&path, &records.map(|(page, write)| Reference { page, write }));
+    let load = |page_shift, map, only_written| {
+        let options = LoadOptions { page_shift, chunk_pages: 4, map, only_written };
+        References::load(&path, &options).unwrap()
+    };
+    let values = |references: &References| -> Vec<(u32, bool)> {
+        references.chunks(2).flatten().map(|value| (value >> 1, value & 1 != 0)).collect()
+    };
+    let chunks = load(11, PageMap::Chunks, false);
+    assert_eq!(values(&chunks), [(0, false), (5, true), (1, true), (5, false), (6, false)]);
+    assert_eq!((chunks.pages(), chunks.distinct_pages()), (8, 4));
+    let dense = load(11, PageMap::Dense, false);
+    assert_eq!(values(&dense), [(0, false), (1, true), (2, true), (1, false), (3, false)]);
+    let written = load(11, PageMap::Dense, true);
+    assert_eq!(values(&written), [(1, true), (2, true), (1, false)]);
+    // Pages of 4 KiB hold two of them; a repeat says nothing.
+    let large = load(12, PageMap::Dense, false);
+    assert_eq!(values(&large), [(0, false), (1, true), (0, true), (1, false), (2, false)]);
+}
+
+#[test]
+fn a_program_is_captured_while_it_runs() {
+    if std::process::Command::new("valgrind").arg("--version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "CI has valgrind");
+        eprintln!("SKIPPED: valgrind is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("true.vmt.zst");
+    let options = CaptureOptions { header: VmHeader::DEFAULT, most_records: 0 };
+    let captured = capture(&["true".into()], &path, &options, |_| true).unwrap();
+    assert!(captured.status.success() && !captured.was_ended);
+    assert_eq!(read(&path).unwrap().len() as u64, captured.progress.records);
+    assert!(captured.progress.accesses > 10_000, "{captured:?}");
+    let few = CaptureOptions { most_records: 100, ..options };
+    let captured = capture(&["sleep".into(), "0.1".into()], &path, &few, |_| true).unwrap();
+    assert!(captured.was_ended && (100..110).contains(&captured.progress.records), "{captured:?}");
+}

@@ -74,7 +74,9 @@ impl fmt::Display for FsMountError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Find(error) => error.fmt(f),
-            Self::NotAFileSystem => f.write_str("the device holds a disk, not a file system; serve it instead"),
+            Self::NotAFileSystem => {
+                f.write_str("the device holds no file system, but a disk (serve it instead) or a paging store")
+            }
             Self::Survey(error) => error.fmt(f),
             Self::Fs(error) => error.fmt(f),
         }

@@ -19,7 +19,7 @@ fn touch(memory: &mut [u64], accesses: u64) -> u64 {
         let span = if mixed(&mut state) % 5 < 4 { memory.len() / 5 } else { memory.len() };
         let at = mixed(&mut state) as usize % span;
         sum = sum.wrapping_mul(31).wrapping_add(memory[at]);
-        if mixed(&mut state) % 3 == 0 {
+        if mixed(&mut state).is_multiple_of(3) {
             memory[at] = step;
         }
     }

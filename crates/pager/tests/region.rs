@@ -29,6 +29,18 @@ fn region(pages: u32, frames: u32, scheme: &str) -> Result<Region, PagerError> {
     })
 }
 
+/// Whether this process may handle its faults at all; CI may.
+fn is_allowed() -> bool {
+    match region(256, 16, "du-gc") {
+        Err(error @ (PagerError::NotAllowed(_) | PagerError::NoWriteProtection(_))) => {
+            assert!(std::env::var_os("CI").is_none(), "CI has userfaultfd: {error}");
+            println!("SKIPPED: {error}");
+            false
+        }
+        _ => true,
+    }
+}
+
 /// A sequence that looks random and is not.
 fn mixed(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -37,6 +49,9 @@ fn mixed(state: &mut u64) -> u64 {
 
 #[test]
 fn memory_holds_what_was_written_though_a_sixteenth_of_it_is_in_ram() {
+    if !is_allowed() {
+        return;
+    }
     for scheme in ["du-gc", "da-gc", "lda-gc3", "lda-gc5"] {
         let mut region = region(1024, 64, scheme).unwrap();
         let words = region.bytes() / 8;
@@ -47,7 +62,7 @@ fn memory_holds_what_was_written_though_a_sixteenth_of_it_is_in_ram() {
             // Half of the accesses go to a sixteenth of the memory.
             let span = if mixed(&mut state) & 1 == 0 { words } else { words / 16 };
             let at = mixed(&mut state) as usize % span;
-            if mixed(&mut state) % 3 == 0 {
+            if mixed(&mut state).is_multiple_of(3) {
                 // SAFETY: within the region, which no other thread uses.
                 unsafe { memory.add(at).write_volatile(step) };
                 oracle[at] = step;
@@ -66,6 +81,9 @@ fn memory_holds_what_was_written_though_a_sixteenth_of_it_is_in_ram() {
 
 #[test]
 fn threads_that_touch_the_same_pages_lose_no_update() {
+    if !is_allowed() {
+        return;
+    }
     let region = region(512, 32, "lda-gc5").unwrap();
     let (threads, rounds, counters) = (6u64, 4000u64, 512usize);
     let start = region.start() as usize;
@@ -89,6 +107,9 @@ fn threads_that_touch_the_same_pages_lose_no_update() {
 
 #[test]
 fn system_calls_read_and_write_the_memory() {
+    if !is_allowed() {
+        return;
+    }
     use std::io::{Read, Seek, Write};
     let mut region = region(256, 16, "lda-gc5").unwrap();
     let bytes = region.as_mut_slice();

@@ -17,7 +17,9 @@ pub enum VolumeError {
     #[error("{0}")]
     Layout(#[from] LayoutError),
     /// It holds something else than a disk.
-    #[error("it holds a file system, not a disk: use margay mount, or margay fs")]
+    #[error(
+        "it holds no disk, but a file system (use margay mount, or margay fs) or a paging store (used by margay vm run)"
+    )]
     NotADisk,
     /// A policy is not known.
     #[error("{0}")]

@@ -1,4 +1,15 @@
+use margay_flash::FlashError;
 use margay_hybrid::HybridError;
+
+/// What a store says, with the system's words for its error numbers.
+pub fn in_words(error: &HybridError) -> String {
+    match error {
+        HybridError::Flash(FlashError::Io { code }) if *code != 0 => {
+            format!("the file below it: {}", std::io::Error::from_raw_os_error(*code))
+        }
+        error => error.to_string(),
+    }
+}
 
 /// Why memory cannot be paged.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +63,7 @@ pub enum PagerError {
         error: std::io::Error,
     },
     /// The store failed: a page could not be written or read.
-    #[error("the store under the memory failed: {0}")]
+    #[error("the store under the memory failed: {}", in_words(.0))]
     Store(#[from] HybridError),
 }
 

@@ -18,7 +18,7 @@ mod handler;
 mod region;
 mod uffd;
 
-pub use error::PagerError;
+pub use error::{PagerError, in_words};
 pub use region::{Options, PagerStats, Region};
 
 /// Bytes of a page of memory and of the store below.

@@ -2,7 +2,7 @@
 
 use margay_flash::Geometry;
 use margay_hybrid::{Duty, FormatOptions, Hybrid, Scheme as Mapping, format};
-use margay_media::{RamFlash, Strict};
+use margay_media::{Faults, RamFlash, Strict};
 use margay_pager::{Options, PagerError, Region};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -127,6 +127,40 @@ fn tempfile() -> std::fs::File {
     let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
     std::fs::remove_file(path).unwrap();
     file
+}
+
+#[test]
+fn a_store_that_is_worn_out_is_reported_to_who_made_the_region() {
+    if !is_allowed() {
+        return;
+    }
+    let geometry = Geometry::new(24, 16, 4096).unwrap().with_spare(64);
+    let mut device = Faults::new(Strict::new(RamFlash::new(geometry)), 4);
+    device.wear_out_after(3);
+    let options = FormatOptions {
+        scheme: Mapping::Bast,
+        duty: Duty::Swap,
+        log_blocks: 4,
+        logical_pages: Some(256),
+        uuid: [3; 16],
+        created_s: 0,
+    };
+    let (said, heard) = std::sync::mpsc::channel();
+    let options_of_region = Options { bytes: 256 * 4096, frames: 16, scheme: "lda-gc5".parse().unwrap() };
+    let region = Region::new(format(device, &options).unwrap(), &options_of_region, move |error| {
+        said.send(error.to_string()).unwrap();
+    });
+    // The thread that waits for a page waits for ever, and what it uses must stay.
+    let region = Box::leak(Box::new(region.unwrap()));
+    let start = region.start() as usize;
+    std::thread::spawn(move || {
+        for step in 0u64.. {
+            // SAFETY: within the region, which is never given back.
+            unsafe { ((start + step as usize * 7919 % 256 * 4096) as *mut u64).write_volatile(step) };
+        }
+    });
+    let error = heard.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    assert!(error.contains("no segment is left") && error.contains("have failed"), "{error}");
 }
 
 #[test]

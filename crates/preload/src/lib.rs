@@ -8,9 +8,9 @@ mod heap;
 mod interpose;
 
 use margay_flash::Geometry;
-use margay_hybrid::{Duty, FormatOptions, Scheme as Mapping};
+use margay_hybrid::{Duty, FormatOptions, OpenError, Scheme as Mapping};
 use margay_media::ImageFlash;
-use margay_pager::{Options, PAGE_BYTES, Region};
+use margay_pager::{Options, PAGE_BYTES, Region, in_words};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -72,7 +72,10 @@ fn start(asked: &Asked) -> Result<Region, String> {
         uuid: [0; 16],
         created_s: std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_secs()),
     };
-    let store = margay_hybrid::format(image.without_sync(), &options).map_err(|error| format!("{name}: {error}"))?;
+    let store = margay_hybrid::format(image.without_sync(), &options).map_err(|error| match error {
+        OpenError::Hybrid(error) => format!("{name}: {}", in_words(&error)),
+        error => format!("{name}: {error}"),
+    })?;
     let options = Options {
         bytes: asked.memory_bytes,
         frames: u32::try_from(asked.ram_bytes / PAGE_BYTES as u64).unwrap_or(u32::MAX).min(pages),

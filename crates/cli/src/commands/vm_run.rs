@@ -52,7 +52,7 @@ pub fn run(args: &VmRunArgs) -> Result<(), Failure> {
     let text = std::fs::read_to_string(report.path())?;
     let pairs: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once('=')).collect();
     if let Some(error) = pairs.get("error") {
-        return Err(Failure::Run(format!("{}: {error}", args.store.display())));
+        return Err(Failure::Run(error.to_string()));
     }
     let number = |name: &str| pairs.get(name).and_then(|value| value.parse::<u64>().ok());
     match number("faults") {

@@ -75,7 +75,7 @@ impl fmt::Display for FsMountError {
         match self {
             Self::Find(error) => error.fmt(f),
             Self::NotAFileSystem => {
-                f.write_str("the device holds no file system, but a disk (serve it instead) or a paging store")
+                f.write_str("the device holds a disk (serve it instead) or a paging store, no file system")
             }
             Self::Survey(error) => error.fmt(f),
             Self::Fs(error) => error.fmt(f),

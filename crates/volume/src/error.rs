@@ -18,7 +18,7 @@ pub enum VolumeError {
     Layout(#[from] LayoutError),
     /// It holds something else than a disk.
     #[error(
-        "it holds no disk, but a file system (use margay mount, or margay fs) or a paging store (used by margay vm run)"
+        "it holds a file system (use margay mount, or margay fs) or a paging store (used by margay vm run), not a disk"
     )]
     NotADisk,
     /// A policy is not known.

@@ -368,12 +368,18 @@ pub fn reproduction(title: &str, result: &Reproduction, over: &str) -> String {
         header.extend(figure.curves.iter().map(|(name, _)| name.clone()));
         let mut table = Table::new();
         table.load_style(ASCII_MARKDOWN).set_header(header);
-        let longest = figure.curves.iter().map(|(_, points)| points).max_by_key(|points| points.len());
-        for (row, (x, _)) in longest.map_or(&[][..], |points| points).iter().enumerate() {
-            let value = |points: &Vec<(f64, f64)>| points.get(row).map_or(String::new(), |(_, y)| format!("{y:.1}"));
+        let points = || figure.curves.iter().flat_map(|(_, points)| points);
+        let mut xs: Vec<f64> = points().map(|(x, _)| *x).collect();
+        xs.sort_by(f64::total_cmp);
+        xs.dedup();
+        let digits = if points().all(|(_, y)| y.abs() < 10.0) { 3 } else { 1 };
+        for x in xs {
+            let value = |points: &Vec<(f64, f64)>| {
+                let found = points.iter().find(|(other, _)| *other == x);
+                found.map_or(String::new(), |(_, y)| format!("{y:.digits$}"))
+            };
             let values = figure.curves.iter().map(|(_, points)| right(value(points)));
-            let x = (x * 1000.0).round() / 1000.0;
-            table.add_row(std::iter::once(right(x)).chain(values));
+            table.add_row(std::iter::once(right((x * 1000.0).round() / 1000.0)).chain(values));
         }
         let _ = writeln!(text, "{} ({})\n{table}", figure.title, figure.y);
     }

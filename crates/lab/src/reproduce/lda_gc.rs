@@ -277,28 +277,27 @@ impl Study<'_> {
         fn per_gc(row: &PagingRow, count: u64) -> f64 {
             count as f64 / (row.gcs as f64).max(1.0)
         }
-        let by_scheme: [(&str, &str, &str, Measure); 6] = [
-            ("fig5", "Fig. 5: total I/O time", "s", |row| row.io_us / 1e6),
-            ("fig6", "Fig. 6: page evictions", "pages", |row| row.dirty_evictions as f64),
-            ("fig7", "Fig. 7: GC invocations", "merges", |row| row.gcs as f64),
-            ("fig8", "Fig. 8: migrations per GC", "pages", |row| per_gc(row, row.migrations)),
-            ("fig9", "Fig. 9: erases per GC", "blocks", |row| per_gc(row, row.erases)),
-            ("fig10", "Fig. 10: cost of a GC", "us", PagingRow::cost_per_gc),
+        let by_scheme: [(&str, &str, Measure); 6] = [
+            ("fig5", "Fig. 5: total I/O time", |row| row.io_us),
+            ("fig6", "Fig. 6: page evictions", |row| row.dirty_evictions as f64),
+            ("fig7", "Fig. 7: GC invocations", |row| row.gcs as f64),
+            ("fig8", "Fig. 8: migrations per GC", |row| per_gc(row, row.migrations)),
+            ("fig9", "Fig. 9: erases per GC", |row| per_gc(row, row.erases)),
+            ("fig10", "Fig. 10: cost of a GC", PagingRow::cost_per_gc),
         ];
         let schemes = SCHEMES.iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(", ");
-        for (name, title, unit, measure) in by_scheme {
+        for (name, title, measure) in by_scheme {
+            let cell = Cell::Scheme(Reading::Recommended);
             let curve = |trace: usize| {
-                let cell = Cell::Scheme(Reading::Recommended);
-                let points = (0u32..)
-                    .zip(&SCHEMES)
-                    .map(|(x, scheme)| (f64::from(x), measure(self.row(trace, cell, scheme.name))));
+                let of = |scheme: &str| measure(self.row(trace, cell, scheme));
+                let points = (0u32..).zip(&SCHEMES).map(|(x, scheme)| (f64::from(x), of(scheme.name) / of("DU-GC")));
                 (self.rows[trace][0].trace.clone(), points.collect())
             };
             out.figures.push(Figure {
                 name: name.into(),
                 title: title.into(),
                 x: format!("scheme: {schemes}"),
-                y: unit.into(),
+                y: "relative to DU-GC".into(),
                 curves: (0..self.rows.len()).map(curve).collect(),
             });
         }
@@ -309,14 +308,16 @@ impl Study<'_> {
             name: name.into(),
             title: title.into(),
             x: x.into(),
-            y: "I/O time in s, sum over the traces".into(),
+            y: "I/O time relative to DU-GC with the cache and log buffer of the paper, mean over the traces".into(),
             curves: schemes
                 .iter()
                 .map(|scheme| {
                     let points =
                         self.cells.iter().filter(|(_, other)| other.name == *scheme).filter_map(|(cell, _)| {
-                            let sum: f64 = (0..self.rows.len()).map(|trace| self.row(trace, *cell, scheme).io_us).sum();
-                            of(*cell).map(|x| (x, sum / 1e6))
+                            let base = |trace| self.row(trace, Cell::Scheme(Reading::Recommended), "DU-GC").io_us;
+                            let relative = |trace| self.row(trace, *cell, scheme).io_us / base(trace);
+                            let sum: f64 = (0..self.rows.len()).map(relative).sum();
+                            of(*cell).map(|x| (x, sum / self.rows.len() as f64))
                         });
                     ((*scheme).into(), points.collect())
                 })

@@ -4,9 +4,9 @@
 use margay_flash::{Flash, Geometry, Lpn};
 use margay_format::{Anchor, ClientKind, Formatted, Layout, Record, Superblock};
 use margay_ftl::{Ftl, OwnPages, load};
-use margay_log::{Config, Hint};
+use margay_log::{Config, Hint, Policies};
 use margay_media::{Meter, RamFlash};
-use margay_policy::{LevelingSpec, Placement, Selection, Sizing, Visitor, visit};
+use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec, Sizing};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -44,20 +44,10 @@ pub struct Cost {
 
 struct Run {
     case: Case,
+    selection: SelectionSpec,
+    placement: PlacementSpec,
     superblock: Superblock,
     config: Config,
-}
-
-impl Visitor for Run {
-    type Output = Result<Cost, String>;
-
-    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
-        self,
-        selection: S,
-        placement: P,
-    ) -> Self::Output {
-        self.run(selection, placement).map_err(|error| format!("{:?}: {error}", self.case))
-    }
 }
 
 type Error = Box<dyn std::error::Error>;
@@ -68,13 +58,20 @@ impl Run {
         Ok(Formatted::new(device, own.owners().into(), self.superblock.encode()?)?)
     }
 
-    fn run<S: Selection + Clone, P: Placement + Clone>(&self, selection: S, placement: P) -> Result<Cost, Error> {
+    fn policies(&self) -> Policies {
+        let Superblock { geometry, exported_pages, .. } = self.superblock;
+        let data_pages = self.config.data_pages(&geometry);
+        let sizing = Sizing { segments: SEGMENTS, data_pages, exported_pages, seed: 1 };
+        Policies::new(self.selection, self.placement, sizing)
+    }
+
+    fn run(&self) -> Result<Cost, Error> {
         let (case, pages) = (self.case, self.superblock.exported_pages);
         let mut device = self.formatted(Meter::new(RamFlash::new(self.superblock.geometry)))?;
         let mut anchor = Anchor::default();
         device.write_anchor(&mut anchor, &self.superblock, &Record::InUse)?;
         let encoded = self.superblock.encode()?;
-        let mut disk = Ftl::new(device, self.config, selection.clone(), placement.clone(), pages, &encoded)?;
+        let mut disk = Ftl::new(device, self.config, self.policies(), pages, &encoded)?;
         let mut page = vec![0x5A; PAGE_BYTES as usize];
         for lpn in 0..pages {
             disk.write(Lpn(lpn), &page, Hint::None, 0)?;
@@ -112,8 +109,7 @@ impl Run {
             let loaded = load(&mut store, &self.superblock, true)?;
             let reads = loaded.report.reads;
             let bytes = store.device().operations().read_bytes - before.read_bytes;
-            let (selection, placement) = (selection.clone(), placement.clone());
-            let mounted = Ftl::mount(store, &self.superblock, self.config, selection, placement, loaded, false)?;
+            let mounted = Ftl::mount(store, &self.superblock, self.config, self.policies(), loaded, false)?;
             Ok((mounted, reads, bytes as f64 / f64::from(PAGE_BYTES)))
         };
         let ((mut disk, mut anchor), mount_reads, mount_pages) = mount(device)?;
@@ -147,7 +143,7 @@ pub fn measure(case: Case, selection: &str, placement: &str) -> Result<Cost, Str
         low_water: 2,
         high_water: 2,
         read_only_stream: true,
-        leveling: LevelingSpec::None,
+        leveling: LevelingSpec::default(),
     };
     let superblock = Superblock {
         geometry,
@@ -166,14 +162,10 @@ pub fn measure(case: Case, selection: &str, placement: &str) -> Result<Cost, Str
         leveling: "none".into(),
         read_only_ranges: Vec::new(),
     };
-    let sizing = Sizing { segments: SEGMENTS, data_pages: config.data_pages(&geometry), exported_pages, seed: 1 };
     let wrong = |error: margay_policy::SpecError| error.to_string();
-    visit(
-        selection.parse().map_err(wrong)?,
-        placement.parse().map_err(wrong)?,
-        sizing,
-        Run { case, superblock, config },
-    )
+    let (selection, placement) = (selection.parse().map_err(wrong)?, placement.parse().map_err(wrong)?);
+    let run = Run { case, selection, placement, superblock, config };
+    run.run().map_err(|error| format!("{case:?}: {error}"))
 }
 
 /// One run, for callgrind: `disk-count WRITES`.

@@ -1,5 +1,4 @@
 use crate::speed::Uniform;
-use margay_policy::visit;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -21,10 +20,7 @@ pub fn count(args: &[String]) -> Result<(), String> {
     let [selection, placement, writes] = args else { return Err("usage: count SELECTION PLACEMENT WRITES".into()) };
     let writes = writes.parse().map_err(|_| format!("'{writes}' is no number of writes"))?;
     let uniform = Uniform { segments: 1024, warm_up: 500_000, writes };
-    let sizing = uniform.sizing();
-    let selection = selection.parse().map_err(|error| format!("{error}"))?;
-    let placement = placement.parse().map_err(|error| format!("{error}"))?;
-    let measured = visit(selection, placement, sizing, uniform)?;
+    let measured = uniform.run(selection, placement)?.0;
     println!("{}", measured.counters.programs());
     Ok(())
 }

@@ -2,9 +2,9 @@ use crate::speed::uniform;
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
 use margay_ftl::Ftl;
-use margay_log::{Config, Hint};
+use margay_log::{Config, Hint, Policies};
 use margay_media::NullFlash;
-use margay_policy::{Placement, Selection, Sizing, Visitor, visit};
+use margay_policy::{PlacementSpec, SelectionSpec, Sizing};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -19,18 +19,14 @@ struct HotCold {
     hot_percent: u32,
 }
 
-impl Visitor for HotCold {
-    type Output = Result<u64, String>;
-
-    fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
-        self,
-        s: S,
-        p: P,
-    ) -> Self::Output {
+impl HotCold {
+    fn run(&self, selection: SelectionSpec, placement: PlacementSpec) -> Result<u64, String> {
+        let sizing = Sizing { segments: SEGMENTS, data_pages: DATA_PAGES, exported_pages: PAGES, seed: self.seed };
+        let policies = Policies::new(selection, placement, sizing);
         let geometry = Geometry::new(SEGMENTS, DATA_PAGES + 1, 4096).map_err(|e| e.to_string())?;
         let config = Config { header_pages: 1, reserved_segments: 1, ..Config::default() };
         let mut disk =
-            Ftl::new(Plain::new(NullFlash::new(geometry)), config, s, p, PAGES, &[]).map_err(|e| e.to_string())?;
+            Ftl::new(Plain::new(NullFlash::new(geometry)), config, policies, PAGES, &[]).map_err(|e| e.to_string())?;
         for lpn in 0..PAGES {
             disk.fill(Lpn(lpn), &[], Hint::None).map_err(|e| e.to_string())?;
         }
@@ -55,10 +51,9 @@ pub fn run() -> Result<(), String> {
         let mean = |placement: &str| -> Result<f64, String> {
             let mut sum = 0;
             for seed in 0..8 {
-                let sizing = Sizing { segments: SEGMENTS, data_pages: DATA_PAGES, exported_pages: PAGES, seed };
                 let selection = "cat:scale=1000s".parse().map_err(|error| format!("{error}"))?;
                 let placement = placement.parse().map_err(|error| format!("{error}"))?;
-                sum += visit(selection, placement, sizing, HotCold { seed, hot_percent })?;
+                sum += HotCold { seed, hot_percent }.run(selection, placement)?;
             }
             Ok(sum as f64 / 8.0)
         };

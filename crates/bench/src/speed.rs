@@ -1,11 +1,9 @@
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
 use margay_ftl::Ftl;
-use margay_log::{Config, Counters, Hint};
+use margay_log::{Config, Counters, Hint, Policies};
 use margay_media::NullFlash;
-use margay_policy::placement::Sequential;
-use margay_policy::selection::Cat;
-use margay_policy::{AgeFunction, Placement, Scale, Selection, Shape, Sizing, Visitor, visit};
+use margay_policy::Sizing;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::hint::black_box;
@@ -63,16 +61,19 @@ impl Uniform {
     }
 }
 
-type Disk<S, P> = Ftl<Plain<NullFlash>, S, P>;
+type Disk = Ftl<Plain<NullFlash>>;
 
 impl Uniform {
     /// The measurement, and the disk after it.
-    fn run<S: Selection, P: Placement>(self, selection: S, placement: P) -> Result<(Measured, Disk<S, P>), String> {
+    pub fn run(self, selection: &str, placement: &str) -> Result<(Measured, Disk), String> {
+        let wrong = |error: margay_policy::SpecError| error.to_string();
+        let (selection, placement) = (selection.parse().map_err(wrong)?, placement.parse().map_err(wrong)?);
+        let policies = Policies::new(selection, placement, self.sizing());
         let pages = self.sizing().exported_pages;
         let geometry = Geometry::new(self.segments, PAGES_PER_SEGMENT, PAGE_BYTES).map_err(|e| e.to_string())?;
         let config = Config { low_water: 2, high_water: 2, ..Config::default() };
-        let mut disk = Ftl::new(Plain::new(NullFlash::new(geometry)), config, selection, placement, pages, &[])
-            .map_err(|e| e.to_string())?;
+        let mut disk =
+            Ftl::new(Plain::new(NullFlash::new(geometry)), config, policies, pages, &[]).map_err(|e| e.to_string())?;
         for lpn in 0..pages {
             disk.fill(Lpn(lpn), &[], Hint::None).map_err(|e| e.to_string())?;
         }
@@ -93,25 +94,12 @@ impl Uniform {
     }
 }
 
-impl Visitor for Uniform {
-    type Output = Result<Measured, String>;
-
-    fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
-        self,
-        selection: S,
-        placement: P,
-    ) -> Self::Output {
-        Ok(self.run(selection, placement)?.0)
-    }
-}
-
 /// How many tree nodes exact CAT looks at per selection, beside the segments that a scan would look at.
 fn cat_nodes(segments: u32) -> Result<f64, String> {
     let pages = u64::from(segments) * u64::from(PAGES_PER_SEGMENT);
     let uniform = Uniform { segments, warm_up: pages.max(4_000_000), writes: 2_000_000 };
-    let age = AgeFunction::new(Shape::Log, Scale::DeviceWrites(0.00775), uniform.sizing().exported_pages);
-    let cat = Cat::new(uniform.sizing(), age);
-    Ok(uniform.run(cat, Sequential)?.1.log().selection().nodes_per_selection())
+    let disk = uniform.run("cat", "m1")?.1;
+    Ok(disk.log().selection().lookups_per_selection().unwrap_or(f64::NAN))
 }
 
 const PAIRS: [(&str, &str); 5] =
@@ -142,12 +130,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
             }
             let uniform =
                 Uniform { segments, warm_up: pages.max(4_000_000), writes: (pages / 2).clamp(4_000_000, 20_000_000) };
-            let sizing = uniform.sizing();
-            let specs = (selection.parse(), placement.parse());
-            let (Ok(selection_spec), Ok(placement_spec)) = specs else {
-                return Err("a policy has lost its name".into());
-            };
-            let measured = visit(selection_spec, placement_spec, sizing, uniform)?;
+            let measured = uniform.run(selection, placement)?.0;
             let programs = measured.counters.programs() as f64 / measured.seconds;
             println!(
                 "{gib:>6} {:>22} {:>14.2} {:>14.1} {:>8.2} {:>7.3} {:>7.1}",

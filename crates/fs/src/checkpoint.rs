@@ -1,7 +1,6 @@
 //! What a checkpoint says of the file system (FORMAT.md, "Checkpoint"): where every page is. Headers are read from
 //! their pages.
 
-use crate::allocator::Allocator;
 use crate::index::Index;
 use crate::mount::Latest;
 use crate::owner::{Owned, PageOwner};
@@ -9,17 +8,12 @@ use alloc::vec::Vec;
 use margay_flash::{Flash, Ppn, SegmentId};
 use margay_format::{CheckpointAt, Formatted, Superblock};
 use margay_log::{Client, Log, Numbers, Owner, Survey, Thawed, put, thaw_clocks};
-use margay_policy::Selection;
 
 const MAGIC: &[u8; 4] = b"MGCF";
 const VERSION: u32 = 1;
 
 /// Everything that a mount needs and the header pages do not say.
-pub(crate) fn encode<F: Flash, S: Selection>(
-    log: &Log<Formatted<F>, S, Allocator, PageOwner>,
-    index: &Index,
-    superblock: &Superblock,
-) -> Vec<u8> {
+pub(crate) fn encode<F: Flash>(log: &Log<Formatted<F>, PageOwner>, index: &Index, superblock: &Superblock) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(log.segments().total_valid as usize * 10);
     bytes.extend_from_slice(MAGIC);
     put(&mut bytes, VERSION.into(), 4);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use margay_flash::SegmentId;
 use margay_format::Store;
 use margay_log::Uniformity;
-use margay_policy::{Selection, State};
+use margay_policy::State;
 
 /// Explicit cleaning: the state before it and what it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -20,7 +20,7 @@ pub struct ExplicitCleaning {
     pub copies: u64,
 }
 
-impl<D: Store, S: Selection> Fs<D, S> {
+impl<D: Store> Fs<D> {
     /// Cleans every segment that holds an invalid page now, the one with the most first.
     pub fn clean_all(&mut self) -> Result<ExplicitCleaning, FsError> {
         self.begin()?;

@@ -1,19 +1,17 @@
 //! Reading and writing the data of files.
 
-use crate::allocator::Subject;
 use crate::node::{Kind, Tail};
 use crate::owner::{MOST_CHUNKS, PageOwner};
 use crate::{Fs, FsError, MOST_SCRUBS};
 use alloc::vec;
 use margay_flash::{Ppn, ReadStatus};
 use margay_format::Store;
-use margay_log::Hint;
-use margay_policy::Selection;
+use margay_log::{Content, Hint};
 
 /// What an operation may add to the holes in a header; header pages keep so much free.
 pub(crate) const HOLE_BYTES: usize = 16;
 
-impl<D: Store, S: Selection> Fs<D, S> {
+impl<D: Store> Fs<D> {
     /// Bytes of the largest file.
     pub fn most_file_bytes(&self) -> u64 {
         u64::from(MOST_CHUNKS) * u64::from(self.index.page_bytes)
@@ -225,21 +223,16 @@ impl<D: Store, S: Selection> Fs<D, S> {
 
     /// Programs a chunk; `whole` if no byte behind it will follow in it.
     fn put_chunk(&mut self, object: u32, chunk: u32, data: &[u8], whole: bool) -> Result<(), FsError> {
-        let node = self.index.node(object).expect("the caller found it");
-        let (old, owner) = (node.chunks.get(chunk), PageOwner::chunk(object, chunk));
-        let inside = old.is_none() && u64::from(chunk) * u64::from(self.index.page_bytes) < node.size_on_flash();
-        self.log.placement_mut().next(Subject::Chunk { object, chunk, whole });
-        let now_us = self.now_us();
-        let to = self.log.append(&mut self.index, owner, old, data, Hint::None, now_us)?;
-        let node = self.index.node_mut(object).expect("it was found above");
-        node.chunks.set(chunk, to);
-        node.resized |= inside;
-        node.holes_changed |= inside;
+        let (page_bytes, now_us) = (u64::from(self.index.page_bytes), self.now_us());
+        let node = self.index.node_mut(object).expect("the caller found it");
+        let old = node.chunks.get(chunk);
+        let fills_hole = old.is_none() && u64::from(chunk) * page_bytes < node.size_on_flash();
+        node.resized |= fills_hole;
+        node.holes_changed |= fills_hole;
+        let content = Content::Chunk { object, chunk, whole };
+        self.log.write(&mut self.index, PageOwner::chunk(object, chunk), content, data, Hint::None, now_us)?;
         self.counters.data_pages += 1;
-        if let Some(old) = old {
-            self.erase_if_empty(old)?;
-        }
-        Ok(self.log.pace(&mut self.index)?)
+        old.map_or(Ok(()), |old| self.erase_if_empty(old))
     }
 
     /// Bytes of the last chunk behind the end become zeros, because the file is going to be longer.
@@ -359,7 +352,7 @@ impl<D: Store, S: Selection> Fs<D, S> {
                 let page = self.node(object)?.page;
                 self.write_headers(page)?;
             }
-            self.log.placement_mut().modified(object);
+            self.log.placement_mut().file_modified(object);
             self.keep_heat(object);
         }
         Ok(())

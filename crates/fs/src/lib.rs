@@ -4,12 +4,11 @@
 //! what was synced is there; a write of one aligned page is there or not. Data that was not synced may be missing,
 //! and a file is then as long as its header says.
 //!
-//! Which segment a page goes to is decided by an [`Allocator`], which knows whose page it is: the paper's MODA
+//! Which segment a page goes to is decided by an allocator ([`AllocatorSpec`]), which knows whose page it is: the paper's MODA
 //! (Baek et al. 2007), its rivals, and better ones.
 #![no_std]
 extern crate alloc;
 
-mod allocator;
 mod check;
 mod checkpoint;
 mod chunks;
@@ -24,7 +23,6 @@ mod node;
 mod owner;
 mod sync;
 
-pub use allocator::{Allocator, AllocatorInfo, AllocatorSpec, Class, Subject, allocators};
 pub use check::{FsCheck, Problem};
 pub use cleaning::ExplicitCleaning;
 pub use error::FsError;
@@ -39,8 +37,8 @@ use alloc::{vec, vec::Vec};
 use index::Index;
 use margay_flash::Ppn;
 use margay_format::{Anchor, Store, Superblock};
-use margay_log::{AuditError, Client, Config, Log, LogError, MountReport, Uniformity};
-use margay_policy::Selection;
+use margay_log::{AuditError, Client, Config, Log, LogError, MountReport, Policies, Uniformity};
+pub use margay_policy::AllocatorSpec;
 use node::Node;
 
 /// Bytes of the longest name.
@@ -86,8 +84,8 @@ pub enum Headers {
 
 /// A file system on a log.
 #[derive(Debug)]
-pub struct Fs<D, S> {
-    log: Log<D, S, Allocator, PageOwner>,
+pub struct Fs<D> {
+    log: Log<D, PageOwner>,
     index: Index,
     time: Time,
     scratch: Vec<u8>,
@@ -109,29 +107,27 @@ const MOST_SCRUBS: usize = 64;
 /// Pages that only operations which make room may use.
 const RESERVE_PAGES: u64 = 16;
 
-impl<D: Store, S: Selection> Fs<D, S> {
+impl<D: Store> Fs<D> {
     /// An empty file system on an erased device that keeps nothing, for measurement. Its capacity is what the log
     /// can hold; with `eager` a segment is erased as soon as its last page becomes invalid.
     pub fn volatile(
         device: D,
         config: Config,
-        selection: S,
-        allocator: Allocator,
+        policies: Policies,
         headers: Headers,
         eager: bool,
     ) -> Result<Self, FsError> {
-        use margay_policy::Placement;
         let geometry = *device.geometry();
-        let pages = config.limit_pages(&geometry, allocator.streams().into()).map_err(LogError::from)?;
+        let pages = config.limit_pages(&geometry, policies.placement.streams().into()).map_err(LogError::from)?;
         let mut index = Index::new(geometry.page_bytes(), headers == Headers::Single);
-        let log = Log::new(device, config, selection, allocator, pages, &mut index)?;
+        let log = Log::new(device, config, policies, pages, &mut index)?;
         let mut fs = Self::on(log, index, pages.into());
         fs.eager = eager;
         fs.make_root(0o755)?;
         Ok(fs)
     }
 
-    fn on(log: Log<D, S, Allocator, PageOwner>, index: Index, capacity_pages: u64) -> Self {
+    fn on(log: Log<D, PageOwner>, index: Index, capacity_pages: u64) -> Self {
         let page_bytes = index.page_bytes as usize;
         Self {
             log,
@@ -153,7 +149,7 @@ impl<D: Store, S: Selection> Fs<D, S> {
         let node = Node::new(Kind::Directory, mode, 0, 0, ROOT, b"", self.time);
         let root = self.index.add(node).expect("there is room for the first object");
         debug_assert_eq!(root, ROOT);
-        self.log.placement_mut().created(root);
+        self.log.placement_mut().file_created(root);
         // No user made it.
         if !self.index.single {
             self.touch(self.index.node(root).expect("it was just made").page, false)?;
@@ -161,7 +157,7 @@ impl<D: Store, S: Selection> Fs<D, S> {
         Ok(())
     }
 
-    /// Tells the time; all that is done from now on is done then.
+    /// Sets the timestamp of all that is done from now on.
     pub fn set_time(&mut self, time: Time) {
         self.time = time;
     }
@@ -205,11 +201,11 @@ impl<D: Store, S: Selection> Fs<D, S> {
     }
 
     /// The log below.
-    pub fn log(&self) -> &Log<D, S, Allocator, PageOwner> {
+    pub fn log(&self) -> &Log<D, PageOwner> {
         &self.log
     }
 
-    /// Counts from zero; wear stays.
+    /// Resets the counters; erase counts are kept.
     pub fn reset_counters(&mut self) {
         self.log.reset_counters();
         self.counters = FsCounters::default();
@@ -250,9 +246,9 @@ impl<D: Store, S: Selection> Fs<D, S> {
         self.log.audit(|owner: PageOwner, ppn| self.index.locate(owner) == Some(ppn))
     }
 
-    /// The allocator.
-    pub fn allocator(&self) -> &Allocator {
-        self.log.placement()
+    /// What the allocator takes a file for, if it classifies files.
+    pub fn class_of_file(&self, object: u32) -> Option<&'static str> {
+        self.log.placement().class_of_file(object)
     }
 
     /// Gives the device back, as after a power cut.

@@ -1,6 +1,5 @@
 //! Formatting, and finding everything again.
 
-use crate::allocator::Allocator;
 use crate::checkpoint;
 use crate::header::{FIXED_BYTES, Found, decode};
 use crate::index::{HeaderPage, Index, ROOT, decode_bad};
@@ -18,9 +17,10 @@ use margay_format::{
     find_superblock,
 };
 use margay_log::{
-    Census, Config, Kept, Log, LogError, MountReport, Restored, StopRecord, Survey, SurveyError, Suspect, is_outdated,
+    Census, Config, Content, Kept, Log, LogError, MountReport, Policies, Restored, StopRecord, Survey, SurveyError,
+    Suspect, is_outdated,
 };
-use margay_policy::{Selection, State};
+use margay_policy::State;
 
 /// Number of owners of pages there can be: it gives the layout on flash.
 pub const fn owners() -> u64 {
@@ -228,14 +228,13 @@ fn live_pages(index: &Index, latest: &BTreeMap<PageOwner, (u64, Ppn)>) -> Vec<(P
     use margay_log::Client;
     let live = latest.iter().filter(|(owner, (_, ppn))| index.locate(**owner) == Some(*ppn));
     live.map(|(owner, (_, ppn))| {
-        let mark = match owner.what() {
-            Owned::Chunk(object, _) => Allocator::mark(object, false),
-            Owned::Headers(page) => {
-                Allocator::mark(index.pages[page as usize].members.last().copied().unwrap_or(0), true)
-            }
-            _ => Allocator::mark(0, true),
+        let headers = |object| Content::Headers { object, open: false };
+        let content = match owner.what() {
+            Owned::Chunk(object, chunk) => Content::Chunk { object, chunk, whole: true },
+            Owned::Headers(page) => headers(index.pages[page as usize].members.last().copied().unwrap_or(0)),
+            _ => headers(0),
         };
-        (*ppn, *owner, Kept::Frozen(mark, 0))
+        (*ppn, *owner, Kept::Content(content))
     })
     .collect()
 }
@@ -419,14 +418,13 @@ fn hang(index: &mut Index, repair: &mut Vec<u32>, problems: &mut Vec<Problem>) {
     }
 }
 
-impl<F: Flash, S: Selection> Fs<Formatted<F>, S> {
+impl<F: Flash> Fs<Formatted<F>> {
     /// Formats a device: all that is on it is lost. Segments that cannot be erased are retired.
     pub fn format(
         mut device: Formatted<F>,
         superblock: &Superblock,
         config: Config,
-        selection: S,
-        allocator: Allocator,
+        policies: Policies,
     ) -> Result<Self, FsMountError> {
         let geometry = superblock.geometry;
         let reserved = device.layout().reserved_segments;
@@ -440,7 +438,7 @@ impl<F: Flash, S: Selection> Fs<Formatted<F>, S> {
         let mut anchor = Anchor::default();
         device.write_anchor(&mut anchor, superblock, &Record::InUse)?;
         let mut index = Index::new(geometry.page_bytes(), false);
-        let log = Log::new(device, config, selection, allocator, superblock.exported_pages, &mut index)?;
+        let log = Log::new(device, config, policies, superblock.exported_pages, &mut index)?;
         let mut fs = Self::on(log, index, superblock.exported_pages.into());
         fs.anchor = anchor;
         fs.superblock = Some(Box::new(superblock.clone()));
@@ -458,18 +456,17 @@ impl<F: Flash, S: Selection> Fs<Formatted<F>, S> {
         device: Formatted<F>,
         superblock: &Superblock,
         config: Config,
-        selection: S,
-        allocator: Allocator,
+        policies: Policies,
         found: FoundFs,
         read_only: bool,
     ) -> Result<Self, FsMountError> {
         let FoundFs { index, restored, suspect, mut stop, repair, report, .. } = found;
         let pages = superblock.exported_pages;
-        let log = Log::restore(device, config, selection, allocator, pages, &restored).map_err(LogError::from)?;
+        let log = Log::restore(device, config, policies, pages, &restored).map_err(LogError::from)?;
         let mut fs = Self::on(log, index, pages.into());
         fs.superblock = Some(Box::new(superblock.clone()));
         for (object, node) in fs.index.iter() {
-            fs.log.placement_mut().recall(object, node.heat);
+            fs.log.placement_mut().recall_file(object, node.heat);
         }
         (fs.read_only, fs.report) = (read_only, report);
         if !read_only {

@@ -6,7 +6,6 @@ use crate::{Fs, FsError, MOST_NAME_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use margay_format::Store;
-use margay_policy::Selection;
 
 /// An object to be made.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +56,7 @@ pub struct RenameFlags {
     pub no_replace: bool,
 }
 
-impl<D: Store, S: Selection> Fs<D, S> {
+impl<D: Store> Fs<D> {
     fn directory(&self, object: u32) -> Result<&Node, FsError> {
         let node = self.node(object)?;
         if node.kind == Kind::Directory { Ok(node) } else { Err(FsError::NotADirectory) }
@@ -174,7 +173,7 @@ impl<D: Store, S: Selection> Fs<D, S> {
         node.target = new.target.into();
         node.rdev = new.rdev;
         let object = self.add(node)?;
-        self.log.placement_mut().created(object);
+        self.log.placement_mut().file_created(object);
         self.keep_heat(object);
         let page = self.node(object)?.page;
         self.touch(page, false)?;

@@ -1,16 +1,15 @@
 //! Getting headers to flash, in order.
 
-use crate::allocator::Subject;
 use crate::owner::PageOwner;
 use crate::{Fs, FsError};
 use margay_format::Store;
-use margay_log::{Client, Hint};
-use margay_policy::{Selection, State};
+use margay_log::{Client, Content, Hint};
+use margay_policy::State;
 
 /// Header pages that may wait with new times and sizes.
 const MOST_SOFT: usize = 64;
 
-impl<D: Store, S: Selection> Fs<D, S> {
+impl<D: Store> Fs<D> {
     /// Before anything is changed: the file system can be written, and few header pages wait with new times.
     pub(crate) fn begin(&mut self) -> Result<(), FsError> {
         self.check_writable()?;
@@ -65,7 +64,7 @@ impl<D: Store, S: Selection> Fs<D, S> {
 
     /// What the allocator knows of an object goes to flash with its header.
     pub(crate) fn keep_heat(&mut self, object: u32) {
-        let heat = self.log.placement().remember(object);
+        let heat = self.log.placement().remember_file(object);
         if let Some(node) = self.index.node_mut(object) {
             node.heat = heat;
         }
@@ -86,27 +85,21 @@ impl<D: Store, S: Selection> Fs<D, S> {
         }
         let object = header.members.last().copied().unwrap_or(0);
         let again = self.index.node(object).is_some_and(|node| node.opens > 0) || self.index.dirty == Some(page);
-        self.log.placement_mut().next(Subject::Header { object, open: again });
         let mut data = core::mem::take(&mut self.scratch);
         self.index.encode(page, self.log.seq(), &mut data);
         // What is done meanwhile must not write it a second time.
         let destructive = core::mem::take(&mut self.index.destructive);
         let (old, now_us) = (self.index.locate(owner), self.now_us());
-        let result = self.log.append(&mut self.index, owner, old, &data, Hint::None, now_us);
+        let content = Content::Headers { object, open: again };
+        let result = self.log.write(&mut self.index, owner, content, &data, Hint::None, now_us);
         self.scratch = data;
-        match result {
-            Ok(to) => self.index.set_place(owner, to),
-            Err(error) => {
-                self.index.destructive |= destructive;
-                return Err(error.into());
-            }
+        if let Err(error) = result {
+            self.index.destructive |= destructive;
+            return Err(error.into());
         }
         self.index.written(page);
         self.counters.header_pages += 1;
-        if let Some(old) = old {
-            self.erase_if_empty(old)?;
-        }
-        Ok(self.log.pace(&mut self.index)?)
+        old.map_or(Ok(()), |old| self.erase_if_empty(old))
     }
 
     /// With eager erasing: a segment that holds nothing valid any more is erased at once.
@@ -177,7 +170,7 @@ impl<D: Store, S: Selection> Fs<D, S> {
         }
         while let Some(ppn) = self.scrubs.pop() {
             // It may have been overwritten or moved since.
-            if self.log.page(ppn).is_some_and(|(owner, _)| self.index.locate(owner) == Some(ppn)) {
+            if self.log.owner(ppn).is_some_and(|owner| self.index.locate(owner) == Some(ppn)) {
                 self.log.rewrite(&mut self.index, ppn)?;
                 return Ok(true);
             }

@@ -3,18 +3,16 @@
 use margay_flash::Geometry;
 use margay_format::{ClientKind, Formatted, Layout, Superblock};
 use margay_fs::{
-    Allocator, AllocatorSpec, Attributes, Change, FoundFs, Fs, FsCheck, FsError, Kind, NewObject, ROOT, RenameFlags,
-    Time, allocators, owners,
+    AllocatorSpec, Attributes, Change, FoundFs, Fs, FsCheck, FsError, Kind, NewObject, ROOT, RenameFlags, Time, owners,
 };
-use margay_log::Config;
+use margay_log::{Config, Policies};
 use margay_media::{RamFlash, Strict};
-use margay_policy::Sizing;
-use margay_policy::selection::{Greedy, Tie};
+use margay_policy::{SelectionSpec, Sizing};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 type Device = Strict<RamFlash>;
-type TestFs = Fs<Formatted<Device>, Greedy>;
+type TestFs = Fs<Formatted<Device>>;
 
 struct Setup {
     config: Config,
@@ -57,24 +55,23 @@ impl Setup {
         Formatted::new(device, owners(), self.superblock.encode().unwrap()).unwrap()
     }
 
-    fn selection(&self) -> Greedy {
+    fn policies(&self) -> Policies {
         let (geometry, exported_pages) = (&self.superblock.geometry, self.superblock.exported_pages);
         let data_pages = self.config.data_pages(geometry);
-        Greedy::new(Sizing { segments: geometry.segments(), data_pages, exported_pages, seed: 0 }, Tie::Index)
+        let sizing = Sizing { segments: geometry.segments(), data_pages, exported_pages, seed: 0 };
+        Policies::for_files(SelectionSpec::default(), self.allocator, sizing)
     }
 
     fn format(&self) -> TestFs {
         let device = self.device(Strict::new(RamFlash::new(self.superblock.geometry)));
-        let allocator = Allocator::new(self.allocator);
-        Fs::format(device, &self.superblock, self.config, self.selection(), allocator).unwrap()
+        Fs::format(device, &self.superblock, self.config, self.policies()).unwrap()
     }
 
     fn mount(&self, device: Device) -> TestFs {
         let mut device = self.device(device);
         let found = FoundFs::load(&mut device, &self.superblock, true).unwrap();
         assert_eq!(found.problems, []);
-        let allocator = Allocator::new(self.allocator);
-        Fs::mount(device, &self.superblock, self.config, self.selection(), allocator, found, false).unwrap()
+        Fs::mount(device, &self.superblock, self.config, self.policies(), found, false).unwrap()
     }
 
     fn remount(&self, mut fs: TestFs, clean: bool) -> TestFs {
@@ -381,21 +378,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 3000, ..ProptestConfig::default() })]
 
     #[test]
-    fn it_does_what_a_tree_of_maps_does(ops in prop::collection::vec(op(), 1..250), which in 0..allocators().count()) {
-        let spec: AllocatorSpec = allocators().nth(which).unwrap().name.parse().unwrap();
+    fn it_does_what_a_tree_of_maps_does(ops in prop::collection::vec(op(), 1..250), which in 0..AllocatorSpec::all().count()) {
+        let spec = AllocatorSpec::all().nth(which).unwrap();
         run(&Setup::new(nand(), spec), &ops);
     }
 
     #[test]
     fn it_does_so_on_nor(ops in prop::collection::vec(op(), 1..120)) {
         let geometry = Geometry::new(40, 18, 512).unwrap().byte_programmable();
-        run(&Setup::new(geometry, AllocatorSpec::Predictive), &ops);
+        run(&Setup::new(geometry, AllocatorSpec::known("predictive")), &ops);
     }
 }
 
 #[test]
 fn an_open_file_lives_on_without_a_name_and_is_gone_after_a_power_cut() {
-    let setup = Setup::new(nand(), AllocatorSpec::Sequential);
+    let setup = Setup::new(nand(), AllocatorSpec::known("sequential"));
     let mut fs = setup.format();
     let file = fs.create(ROOT, b"a", &NewObject::FILE).unwrap().object;
     fs.open(file).unwrap();
@@ -417,7 +414,7 @@ fn an_open_file_lives_on_without_a_name_and_is_gone_after_a_power_cut() {
 
 #[test]
 fn a_full_device_says_so_and_removing_makes_room() {
-    let setup = Setup::new(nand(), AllocatorSpec::Predictive);
+    let setup = Setup::new(nand(), AllocatorSpec::known("predictive"));
     let mut fs = setup.format();
     let chunk = [3; 5000];
     let mut files = 0u32;
@@ -451,7 +448,7 @@ fn a_full_device_says_so_and_removing_makes_room() {
 
 #[test]
 fn attributes_and_times_survive() {
-    let setup = Setup::new(nand(), AllocatorSpec::Dac);
+    let setup = Setup::new(nand(), AllocatorSpec::known("dac"));
     let mut fs = setup.format();
     let new = NewObject { mode: 0o4711, uid: 1000, gid: 50, ..NewObject::FILE };
     let file = fs.create(ROOT, b"f", &new).unwrap().object;

@@ -6,19 +6,14 @@ use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, Lpn, Ppn};
 use margay_format::{CheckpointAt, Formatted, Superblock};
 use margay_log::{Kept, Log, Numbers, Restored, Thawed, put, thaw_clocks};
-use margay_policy::{Placement, Selection};
 
 const MAGIC: &[u8; 4] = b"MGCK";
 const VERSION: u32 = 1;
 
 /// Everything that a mount needs, as bytes.
-pub(crate) fn encode<F: Flash, S: Selection, P: Placement>(
-    log: &Log<Formatted<F>, S, P, Lpn>,
-    map: &Map,
-    superblock: &Superblock,
-) -> Vec<u8> {
+pub(crate) fn encode<F: Flash>(log: &Log<Formatted<F>, Lpn>, map: &Map, superblock: &Superblock) -> Vec<u8> {
     let segments = log.segments();
-    let has_info = size_of::<P::Info>() > 0;
+    let has_info = log.placement().keeps_pages();
     let mut bytes = Vec::with_capacity(map.pages.len() * if has_info { 16 } else { 4 } + segments.len() as usize * 40);
     bytes.extend_from_slice(MAGIC);
     put(&mut bytes, VERSION.into(), 4);
@@ -35,7 +30,7 @@ pub(crate) fn encode<F: Flash, S: Selection, P: Placement>(
     for page in &map.pages {
         put(&mut bytes, (*page).into(), 4);
         if has_info && *page != UNMAPPED {
-            let (value, count) = log.freeze(Ppn(*page));
+            let (value, count) = log.encode_page(Ppn(*page));
             put(&mut bytes, value, 8);
             put(&mut bytes, count.into(), 4);
         }
@@ -74,7 +69,7 @@ pub(crate) fn decode<F: Flash>(
         if has_info {
             let (value, count) = (numbers.next(8)?, numbers.word()?);
             if same_placement {
-                kept = Kept::Frozen(value, count);
+                kept = Kept::Encoded(value, count);
             }
         }
         if !thawed.claim(device, Ppn(page)) {

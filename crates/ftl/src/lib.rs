@@ -17,9 +17,9 @@ pub use map::OwnPages;
 use map::{Map, UNMAPPED};
 use margay_flash::{FlashError, Lpn, Ppn, ReadStatus};
 use margay_format::Store;
+use margay_log::Client as _;
 pub use margay_log::MountReport;
-use margay_log::{AuditError, Config, Hint, Log, LogError, Progress};
-use margay_policy::{Placement, Selection};
+use margay_log::{AuditError, Config, Content, Hint, Log, LogError, Policies, Progress};
 pub use mount::{Loaded, MountError, load};
 
 /// Pages of the trim map that may be unwritten at once.
@@ -29,32 +29,31 @@ const MOST_SCRUBS: usize = 64;
 
 /// A disk of `exported_pages` pages on a log.
 #[derive(Debug)]
-pub struct Ftl<D, S, P: Placement> {
-    log: Log<D, S, P, Lpn>,
+pub struct Ftl<D> {
+    log: Log<D, Lpn>,
     map: Map,
     scrubs: Vec<Ppn>,
 }
 
-impl<D: Store, S: Selection, P: Placement> Ftl<D, S, P> {
+impl<D: Store> Ftl<D> {
     /// An empty disk on an erased device. With cleaning spread over the writes it keeps pages of its own, so
     /// that it does on any device what it does on one that survives power cuts; `superblock` is the first.
     pub fn new(
         device: D,
         config: Config,
-        selection: S,
-        placement: P,
+        policies: Policies,
         exported_pages: u32,
         superblock: &[u8],
     ) -> Result<Self, FtlError> {
         let page_bytes = device.geometry().page_bytes();
         if !config.is_paced() {
             let mut map = Map::volatile(exported_pages);
-            let log = Log::new(device, config, selection, placement, exported_pages, &mut map)?;
+            let log = Log::new(device, config, policies, exported_pages, &mut map)?;
             return Ok(Self { log, map, scrubs: Vec::new() });
         }
         let own = OwnPages::new(exported_pages, page_bytes);
         let mut map = Map::durable(own, vec![UNMAPPED; own.owners() as usize], Vec::new());
-        let log = Log::new(device, config, selection, placement, own.owners(), &mut map)?;
+        let log = Log::new(device, config, policies, own.owners(), &mut map)?;
         let mut ftl = Self { log, map, scrubs: Vec::new() };
         let mut page = vec![0; page_bytes as usize];
         page[..superblock.len()].copy_from_slice(superblock);
@@ -68,23 +67,26 @@ impl<D: Store, S: Selection, P: Placement> Ftl<D, S, P> {
     }
 
     #[inline(always)]
-    fn mapped(&self, lpn: Lpn) -> Result<Option<Ppn>, FtlError> {
+    fn check(&self, lpn: Lpn) -> Result<(), FtlError> {
         if lpn.0 >= self.map.exported {
             return Err(FtlError::OutOfRange { lpn, exported_pages: self.exported_pages() });
         }
-        let page = self.map.pages[lpn.index()];
-        Ok((page != UNMAPPED).then_some(Ppn(page)))
+        Ok(())
+    }
+
+    fn mapped(&self, lpn: Lpn) -> Result<Option<Ppn>, FtlError> {
+        self.check(lpn)?;
+        Ok(self.map.locate(lpn))
     }
 
     /// Writes a page. `data` is one page, or empty on a device without payload.
     #[inline(always)]
     pub fn write(&mut self, lpn: Lpn, data: &[u8], hint: Hint, now_us: u64) -> Result<(), FtlError> {
-        let old = self.mapped(lpn)?;
-        match self.log.append(&mut self.map, lpn, old, data, hint, now_us) {
-            Ok(to) => self.map.pages[lpn.index()] = to.0,
-            Err(error) => return Err(self.worn_out(error)),
+        self.check(lpn)?;
+        match self.log.write(&mut self.map, lpn, Content::Page, data, hint, now_us) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.worn_out(error)),
         }
-        Ok(self.log.pace(&mut self.map)?)
     }
 
     /// An error of a device that lost segments says so.
@@ -102,9 +104,8 @@ impl<D: Store, S: Selection, P: Placement> Ftl<D, S, P> {
             self.log.trim(old, 0);
             self.map.pages[lpn.index()] = UNMAPPED;
         }
-        let to = self.log.fill(&mut self.map, lpn, data, hint)?;
-        self.map.pages[lpn.index()] = to.0;
-        Ok(self.log.pace(&mut self.map)?)
+        self.log.fill(&mut self.map, lpn, Content::Page, data, hint)?;
+        Ok(())
     }
 
     /// Reads a page; `None`, with `data` untouched, if it was never written or was trimmed. A page that the ECC
@@ -155,11 +156,8 @@ impl<D: Store, S: Selection, P: Placement> Ftl<D, S, P> {
     /// Work for idle time: rewrites a page that was hard to read, or cleans ahead. False if there is none.
     pub fn idle_step(&mut self, budget_pages: u32) -> Result<bool, FtlError> {
         if let Some(ppn) = self.scrubs.pop() {
-            match self.log.page(ppn) {
-                Some((owner, _)) if self.map.pages.get(owner.index()) == Some(&ppn.0) => {
-                    self.log.rewrite(&mut self.map, ppn)?;
-                }
-                _ => {}
+            if self.log.owner(ppn).is_some_and(|owner| self.map.pages.get(owner.index()) == Some(&ppn.0)) {
+                self.log.rewrite(&mut self.map, ppn)?;
             }
             return Ok(true);
         }
@@ -172,7 +170,7 @@ impl<D: Store, S: Selection, P: Placement> Ftl<D, S, P> {
     }
 
     /// The log below.
-    pub fn log(&self) -> &Log<D, S, P, Lpn> {
+    pub fn log(&self) -> &Log<D, Lpn> {
         &self.log
     }
 
@@ -186,7 +184,7 @@ impl<D: Store, S: Selection, P: Placement> Ftl<D, S, P> {
         self.log.into_device()
     }
 
-    /// Counts from zero; wear stays.
+    /// Resets the counters; erase counts are kept.
     pub fn reset_counters(&mut self) {
         self.log.reset_counters();
     }

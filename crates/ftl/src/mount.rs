@@ -7,9 +7,9 @@ use core::fmt;
 use margay_flash::{Flash, FlashError, Lpn, Ppn, SegmentId};
 use margay_format::{Anchor, Formatted, FoundPage, PageInfo, Store, Superblock};
 use margay_log::{
-    Census, Config, Kept, Log, LogError, MountReport, Restored, StopRecord, Survey, SurveyError, Suspect, is_outdated,
+    Census, Config, Kept, Log, LogError, MountReport, Policies, Restored, StopRecord, Survey, SurveyError, Suspect,
+    is_outdated,
 };
-use margay_policy::{Placement, Selection};
 
 /// Why a device could not be mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,21 +202,20 @@ impl Loaded {
     }
 }
 
-impl<F: Flash, S: Selection, P: Placement> Ftl<Formatted<F>, S, P> {
+impl<F: Flash> Ftl<Formatted<F>> {
     /// Mounts a device as it was found. Without `read_only`, makes what a power cut left safe first; see
     /// [`Log::start`].
     pub fn mount(
         device: Formatted<F>,
         superblock: &Superblock,
         config: Config,
-        selection: S,
-        placement: P,
+        policies: Policies,
         loaded: Loaded,
         read_only: bool,
     ) -> Result<(Self, Anchor), MountError> {
         let own = OwnPages::new(superblock.exported_pages, superblock.geometry.page_bytes());
         let Loaded { restored, map, bad, suspect, mut stop, .. } = loaded;
-        let mut log = Log::restore(device, config, selection, placement, own.owners(), &restored)
+        let mut log = Log::restore(device, config, policies, own.owners(), &restored)
             .map_err(|error| MountError::Ftl(LogError::from(error).into()))?;
         let mut map = Map::durable(own, map, bad);
         if !read_only {

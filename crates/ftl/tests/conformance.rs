@@ -2,13 +2,11 @@
 
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
-use margay_ftl::{Ftl, FtlError};
-use margay_log::{Config, Counters, Hint};
+use margay_ftl::Ftl;
+use margay_log::{Config, Counters, Hint, Policies};
 use margay_media::{Meter, NullFlash, RamFlash, Strict};
-use margay_policy::naive::Scan;
-use margay_policy::{
-    LevelingSpec, Placement, PlacementSpec, Selection, SelectionSpec, Sizing, Visitor, registry, visit,
-};
+use margay_policy::scan::Scan;
+use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec, Sizing};
 use proptest::prelude::*;
 
 const PAGE_BYTES: usize = 64;
@@ -50,9 +48,9 @@ fn setups() -> impl Strategy<Value = Setup> {
     let shape = (20u32..60, prop_oneof![Just(4u32), 5u32..9, Just(32u32), Just(70u32)], 0u32..2, 0u32..2, 0u32..2);
     let marks = (1u32..4, 0u32..3, any::<bool>(), 40u32..=100, prop_oneof![Just(0u32), 4u32..40]);
     let leveling = prop_oneof![
-        Just(LevelingSpec::None),
-        (1u32..4).prop_map(|spread| LevelingSpec::Threshold { spread }),
-        (1u32..5, 1u32..50).prop_map(|(from, rest)| LevelingSpec::Swap { from, rest }),
+        Just(LevelingSpec::default()),
+        (1u32..4).prop_map(|spread| LevelingSpec::known(&format!("threshold:spread={spread}"))),
+        (1u32..5, 1u32..50).prop_map(|(from, rest)| LevelingSpec::known(&format!("swap:from={from},rest={rest}"))),
     ];
     (shape, marks, leveling).prop_map(|((segments, pages_per_segment, header, summary, reserved), marks, leveling)| {
         let (low_water, more, read_only_stream, percent, most_pages_per_write) = marks;
@@ -93,76 +91,69 @@ impl Setup {
             seed: 7,
         }
     }
+
+    fn policies(&self, selection: SelectionSpec, placement: PlacementSpec) -> Policies {
+        Policies::new(selection, placement, self.sizing())
+    }
 }
 
 /// Runs the steps against a plain map, on a device that enforces its contract.
-struct AgainstMap<'a>(Setup, &'a [Step]);
-
-impl Visitor for AgainstMap<'_> {
-    type Output = ();
-
-    fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
-        self,
-        selection: S,
-        placement: P,
-    ) {
-        let Self(setup, steps) = self;
-        let pages = setup.exported();
-        let device = Plain::new(Meter::new(Strict::new(RamFlash::new(setup.geometry()))));
-        let mut disk = Ftl::new(device, setup.config, selection, placement, pages, &[]).unwrap();
-        let mut map: Vec<Option<u64>> = vec![None; pages as usize];
-        let mut version = 0u64;
-        for lpn in 0..pages {
-            version += 1;
-            disk.fill(Lpn(lpn), &page_of(version), Hint::None).unwrap();
-            map[lpn as usize] = Some(version);
-        }
-        disk.reset_counters();
-        let metadata_before = disk.log().counters().metadata_pages;
-        let programs_before = disk.log().device().device().operations().programs;
-        let free_before = disk.log().free_pages();
-        let mut now_us = 0;
-        for (number, step) in steps.iter().enumerate() {
-            match *step {
-                Step::Write { lpn, read_only } => {
-                    version += 1;
-                    let hint = if read_only { Hint::ReadOnly } else { Hint::None };
-                    disk.write(Lpn(lpn % pages), &page_of(version), hint, now_us).unwrap();
-                    map[(lpn % pages) as usize] = Some(version);
-                }
-                Step::Trim { lpn } => {
-                    disk.trim(Lpn(lpn % pages), now_us).unwrap();
-                    map[(lpn % pages) as usize] = None;
-                }
-                Step::Read { lpn } => assert_eq!(read(&mut disk, lpn % pages), map[(lpn % pages) as usize]),
-                Step::Clean { budget } => drop(disk.clean_step(budget).unwrap()),
-                Step::Pass { us } => now_us += us,
+fn against_map(setup: Setup, steps: &[Step], policies: Policies) {
+    let pages = setup.exported();
+    let device = Plain::new(Meter::new(Strict::new(RamFlash::new(setup.geometry()))));
+    let mut disk = Ftl::new(device, setup.config, policies, pages, &[]).unwrap();
+    let mut map: Vec<Option<u64>> = vec![None; pages as usize];
+    let mut version = 0u64;
+    for lpn in 0..pages {
+        version += 1;
+        disk.fill(Lpn(lpn), &page_of(version), Hint::None).unwrap();
+        map[lpn as usize] = Some(version);
+    }
+    disk.reset_counters();
+    let metadata_before = disk.log().counters().metadata_pages;
+    let programs_before = disk.log().device().device().operations().programs;
+    let free_before = disk.log().free_pages();
+    let mut now_us = 0;
+    for (number, step) in steps.iter().enumerate() {
+        match *step {
+            Step::Write { lpn, read_only } => {
+                version += 1;
+                let hint = if read_only { Hint::ReadOnly } else { Hint::None };
+                disk.write(Lpn(lpn % pages), &page_of(version), hint, now_us).unwrap();
+                map[(lpn % pages) as usize] = Some(version);
             }
-            if number % 64 == 0 {
-                disk.audit().unwrap();
+            Step::Trim { lpn } => {
+                disk.trim(Lpn(lpn % pages), now_us).unwrap();
+                map[(lpn % pages) as usize] = None;
             }
+            Step::Read { lpn } => assert_eq!(read(&mut disk, lpn % pages), map[(lpn % pages) as usize]),
+            Step::Clean { budget } => drop(disk.clean_step(budget).unwrap()),
+            Step::Pass { us } => now_us += us,
         }
-        disk.audit().unwrap();
-        for lpn in 0..pages {
-            assert_eq!(read(&mut disk, lpn), map[lpn as usize], "page {lpn}");
+        if number % 64 == 0 {
+            disk.audit().unwrap();
         }
-        let counters = disk.log().counters().clone();
-        let operations = disk.log().device().device().operations();
-        let (programmed, layout) = (operations.programs - programs_before, setup.config);
-        let blank = counters.metadata_pages - metadata_before;
-        if setup.config.is_paced() && layout.header_pages + layout.summary_pages == 0 {
-            assert_eq!(counters.programs(), programmed, "what was counted was programmed");
-        } else if !setup.config.is_paced() {
-            assert_eq!(counters.programs() - blank, programmed, "what was counted was programmed");
-        }
-        if !setup.config.is_paced() && setup.config.leveling == LevelingSpec::None && disk.clean_step(0).is_ok() {
-            // Conservation: every erase yields a segment of pages, every program takes one. A victim that is
-            // not erased yet has given nothing.
-            let counters = disk.log().counters();
-            let data_pages = u64::from(setup.config.data_pages(&setup.geometry()));
-            let gained = counters.erases * data_pages + free_before;
-            assert_eq!(counters.host_writes + counters.copies + disk.log().free_pages(), gained);
-        }
+    }
+    disk.audit().unwrap();
+    for lpn in 0..pages {
+        assert_eq!(read(&mut disk, lpn), map[lpn as usize], "page {lpn}");
+    }
+    let counters = disk.log().counters().clone();
+    let operations = disk.log().device().device().operations();
+    let (programmed, layout) = (operations.programs - programs_before, setup.config);
+    let blank = counters.metadata_pages - metadata_before;
+    if setup.config.is_paced() && layout.header_pages + layout.summary_pages == 0 {
+        assert_eq!(counters.programs(), programmed, "what was counted was programmed");
+    } else if !setup.config.is_paced() {
+        assert_eq!(counters.programs() - blank, programmed, "what was counted was programmed");
+    }
+    if !setup.config.is_paced() && setup.config.leveling == LevelingSpec::default() && disk.clean_step(0).is_ok() {
+        // Conservation: every erase yields a segment of pages, every program takes one. A victim that is
+        // not erased yet has given nothing.
+        let counters = disk.log().counters();
+        let data_pages = u64::from(setup.config.data_pages(&setup.geometry()));
+        let gained = counters.erases * data_pages + free_before;
+        assert_eq!(counters.host_writes + counters.copies + disk.log().free_pages(), gained);
     }
 }
 
@@ -172,65 +163,35 @@ fn page_of(version: u64) -> [u8; PAGE_BYTES] {
     page
 }
 
-fn read<S: Selection, P: Placement>(disk: &mut Ftl<Plain<Meter<Strict<RamFlash>>>, S, P>, lpn: u32) -> Option<u64> {
+fn read(disk: &mut Ftl<Plain<Meter<Strict<RamFlash>>>>, lpn: u32) -> Option<u64> {
     let mut data = [0; PAGE_BYTES];
     let found = disk.read(Lpn(lpn), &mut data).unwrap();
     found.map(|_| u64::from_le_bytes(data[..8].try_into().unwrap()))
 }
 
 /// Runs the steps without payload and says what it cost.
-struct Cost<'a>(Setup, &'a [Step]);
-
-impl Cost<'_> {
-    fn run<S: Selection, P: Placement>(&self, selection: S, placement: P) -> (Counters, Vec<u32>) {
-        let pages = self.0.exported();
-        let device = Plain::new(Strict::new(NullFlash::new(self.0.geometry())));
-        let mut disk = Ftl::new(device, self.0.config, selection, placement, pages, &[]).unwrap();
-        for lpn in 0..pages {
-            disk.fill(Lpn(lpn), &[], Hint::None).unwrap();
-        }
-        let mut now_us = 0;
-        for step in self.1 {
-            match *step {
-                Step::Write { lpn, read_only } => {
-                    let hint = if read_only { Hint::ReadOnly } else { Hint::None };
-                    disk.write(Lpn(lpn % pages), &[], hint, now_us).unwrap();
-                }
-                Step::Trim { lpn } => disk.trim(Lpn(lpn % pages), now_us).unwrap(),
-                Step::Read { .. } => {}
-                Step::Clean { budget } => drop(disk.clean_step(budget).unwrap()),
-                Step::Pass { us } => now_us += us,
+fn cost(setup: Setup, steps: &[Step], policies: Policies) -> (Counters, Vec<u32>) {
+    let pages = setup.exported();
+    let device = Plain::new(Strict::new(NullFlash::new(setup.geometry())));
+    let mut disk = Ftl::new(device, setup.config, policies, pages, &[]).unwrap();
+    for lpn in 0..pages {
+        disk.fill(Lpn(lpn), &[], Hint::None).unwrap();
+    }
+    let mut now_us = 0;
+    for step in steps {
+        match *step {
+            Step::Write { lpn, read_only } => {
+                let hint = if read_only { Hint::ReadOnly } else { Hint::None };
+                disk.write(Lpn(lpn % pages), &[], hint, now_us).unwrap();
             }
+            Step::Trim { lpn } => disk.trim(Lpn(lpn % pages), now_us).unwrap(),
+            Step::Read { .. } => {}
+            Step::Clean { budget } => drop(disk.clean_step(budget).unwrap()),
+            Step::Pass { us } => now_us += us,
         }
-        disk.audit().unwrap();
-        (disk.log().counters().clone(), disk.log().segments().erases.clone())
     }
-}
-
-impl Visitor for Cost<'_> {
-    type Output = (Counters, Vec<u32>);
-
-    fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
-        self,
-        selection: S,
-        placement: P,
-    ) -> Self::Output {
-        self.run(selection, placement)
-    }
-}
-
-struct ByScan<'a>(Cost<'a>, SelectionSpec);
-
-impl Visitor for ByScan<'_> {
-    type Output = (Counters, Vec<u32>);
-
-    fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
-        self,
-        _: S,
-        placement: P,
-    ) -> Self::Output {
-        self.0.run(Scan::<true>::new(self.0.0.sizing(), self.1).unwrap(), placement)
-    }
+    disk.audit().unwrap();
+    (disk.log().counters().clone(), disk.log().segments().erases.clone())
 }
 
 fn all_selections() -> Vec<SelectionSpec> {
@@ -244,12 +205,12 @@ fn all_selections() -> Vec<SelectionSpec> {
         "d-choices:d=2",
         "windowed-greedy:window=0.1",
     ];
-    registry::selections().map(|info| info.name).chain(more).map(|text| text.parse().unwrap()).collect()
+    SelectionSpec::all().chain(more.into_iter().map(SelectionSpec::known)).collect()
 }
 
 fn all_placements() -> Vec<PlacementSpec> {
     let more = ["m6:mean=exact", "m6:scale=2s", "dac:regions=2,threshold=30w"];
-    registry::placements().map(|info| info.name).chain(more).map(|text| text.parse().unwrap()).collect()
+    PlacementSpec::all().chain(more.into_iter().map(PlacementSpec::known)).collect()
 }
 
 proptest! {
@@ -259,17 +220,19 @@ proptest! {
     fn every_pair_of_policies_keeps_every_page(setup in setups(), steps in steps(2000, 1500)) {
         for selection in all_selections() {
             for placement in all_placements() {
-                visit(selection, placement, setup.sizing(), AgainstMap(setup, &steps));
+                against_map(setup, &steps, setup.policies(selection, placement));
             }
         }
     }
 
     #[test]
     fn selections_without_a_scan_choose_what_a_full_scan_chooses(setup in setups(), steps in steps(2000, 1500)) {
-        for selection in all_selections().into_iter().filter(|s| Scan::<true>::new(setup.sizing(), *s).is_some()) {
+        for selection in all_selections().into_iter().filter(|selection| selection.row().build.scan.is_some()) {
             for placement in all_placements() {
-                let fast = visit(selection, placement, setup.sizing(), Cost(setup, &steps));
-                let scan = visit(selection, placement, setup.sizing(), ByScan(Cost(setup, &steps), selection));
+                let policies = || setup.policies(selection, placement);
+                let scan = Box::new(Scan::new(setup.sizing(), selection).unwrap());
+                let fast = cost(setup, &steps, policies());
+                let scan = cost(setup, &steps, Policies { selection: scan, ..policies() });
                 prop_assert_eq!(fast, scan, "{} + {}", selection, placement);
             }
         }
@@ -280,7 +243,7 @@ proptest! {
     #[test]
     fn a_window_of_all_segments_is_greedy(setup in setups(), steps in steps(2000, 1500)) {
         let cost = |selection: &str| {
-            visit(selection.parse().unwrap(), "m6".parse().unwrap(), setup.sizing(), Cost(setup, &steps))
+            cost(setup, &steps, setup.policies(SelectionSpec::known(selection), PlacementSpec::known("m6")))
         };
         prop_assert_eq!(cost("windowed-greedy:window=1"), cost("greedy"));
     }
@@ -292,7 +255,7 @@ fn sorting_a_victim_changes_nothing_when_one_segment_is_cleaned_at_a_time() {
     let steps: Vec<_> =
         (0..20_000u32).map(|i| Step::Write { lpn: i.wrapping_mul(2_654_435_761) >> 7, read_only: false }).collect();
     let cost = |placement: &str| {
-        visit("greedy".parse().unwrap(), placement.parse().unwrap(), setup.sizing(), Cost(setup, &steps)).0
+        cost(setup, &steps, setup.policies(SelectionSpec::default(), PlacementSpec::known(placement))).0
     };
     assert_eq!(cost("m1"), cost("m2"));
     assert_eq!(cost("m1"), cost("m3"));
@@ -301,22 +264,12 @@ fn sorting_a_victim_changes_nothing_when_one_segment_is_cleaned_at_a_time() {
 
 #[test]
 fn addresses_past_the_capacity_are_errors_that_say_so() {
-    struct Past(Setup);
-    impl Visitor for Past {
-        type Output = FtlError;
-        fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
-            self,
-            s: S,
-            p: P,
-        ) -> FtlError {
-            let mut disk =
-                Ftl::new(Plain::new(NullFlash::new(self.0.geometry())), self.0.config, s, p, 50, &[]).unwrap();
-            disk.trim(Lpn(50), 0).unwrap_err();
-            disk.read(Lpn(50), &mut []).unwrap_err();
-            disk.write(Lpn(50), &[], Hint::None, 0).unwrap_err()
-        }
-    }
     let setup = Setup { segments: 40, pages_per_segment: 32, config: Config::default(), percent: 90 };
-    let error = visit("greedy".parse().unwrap(), "m1".parse().unwrap(), setup.sizing(), Past(setup));
+    let policies = setup.policies(SelectionSpec::default(), PlacementSpec::default());
+    let device = Plain::new(NullFlash::new(setup.geometry()));
+    let mut disk = Ftl::new(device, setup.config, policies, 50, &[]).unwrap();
+    disk.trim(Lpn(50), 0).unwrap_err();
+    disk.read(Lpn(50), &mut []).unwrap_err();
+    let error = disk.write(Lpn(50), &[], Hint::None, 0).unwrap_err();
     assert_eq!(error.to_string(), "logical page 50 is past the exported capacity (50 pages)");
 }

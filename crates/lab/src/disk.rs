@@ -4,92 +4,33 @@ use crate::work::WorkMeter;
 use margay_flash::Lpn;
 use margay_format::Plain;
 use margay_ftl::{Ftl, FtlError};
-use margay_log::{Counters, Hint, LogError, Uniformity};
+use margay_log::{Hint, LogError, Policies};
 use margay_media::NullFlash;
-use margay_policy::{Placement, Segments, Selection, Sizing, Visitor, visit};
+use margay_policy::Sizing;
 use margay_workload::{OpKind, PageOp};
 
-/// A disk whose policies are chosen at run time. Called once per batch; inside a batch everything is static.
-pub trait Disk: Send {
-    /// Writes the initial content: pages `0..pages`, those for which `is_read_only` holds with that hint.
-    fn fill(&mut self, pages: u32, is_read_only: &dyn Fn(u32) -> bool) -> Result<(), FtlError>;
+/// A disk on a device without payload.
+pub type Disk = Ftl<Plain<NullFlash>>;
 
-    /// Carries out operations in order. On an error, the operations before it are done.
-    fn run(&mut self, ops: &[PageOp], work: &mut WorkMeter) -> Result<(), FtlError>;
-
-    /// Counts from zero; wear stays.
-    fn reset_counters(&mut self);
-
-    /// What was done.
-    fn counters(&self) -> &Counters;
-
-    /// State of the segments.
-    fn segments(&self) -> &Segments;
-
-    /// Utilization, invalidity, uniformity now.
-    fn uniformity(&self) -> Uniformity;
-
-    /// Pages that can be programmed without an erase.
-    fn free_pages(&self) -> u64;
-
-    /// Bytes of memory held for all pages.
-    fn memory_bytes(&self) -> u64;
-
-    /// Recomputes every count and compares.
-    fn audit(&self) -> Result<(), margay_log::AuditError>;
+/// Writes the initial content: pages `0..pages`, those for which `is_read_only` holds with that hint.
+pub(crate) fn fill(disk: &mut Disk, pages: u32, is_read_only: &dyn Fn(u32) -> bool) -> Result<(), FtlError> {
+    for lpn in 0..pages {
+        let hint = if is_read_only(lpn) { Hint::ReadOnly } else { Hint::None };
+        disk.fill(Lpn(lpn), &[], hint)?;
+    }
+    Ok(())
 }
 
-impl<S: Selection + Send, P: Placement<Info: Send> + Send> Disk for Ftl<Plain<NullFlash>, S, P> {
-    fn fill(&mut self, pages: u32, is_read_only: &dyn Fn(u32) -> bool) -> Result<(), FtlError> {
-        for lpn in 0..pages {
-            let hint = if is_read_only(lpn) { Hint::ReadOnly } else { Hint::None };
-            Ftl::fill(self, Lpn(lpn), &[], hint)?;
-        }
-        Ok(())
-    }
-
-    fn run(&mut self, ops: &[PageOp], work: &mut WorkMeter) -> Result<(), FtlError> {
-        let before = self.log().counters().host_writes;
-        let result = run_ops(self, ops, work);
-        work.count_writes(self.log().counters().host_writes - before);
-        result
-    }
-
-    fn reset_counters(&mut self) {
-        Ftl::reset_counters(self);
-    }
-
-    fn counters(&self) -> &Counters {
-        self.log().counters()
-    }
-
-    fn segments(&self) -> &Segments {
-        self.log().segments()
-    }
-
-    fn uniformity(&self) -> Uniformity {
-        self.log().uniformity()
-    }
-
-    fn free_pages(&self) -> u64 {
-        self.log().free_pages()
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        Ftl::memory_bytes(self)
-    }
-
-    fn audit(&self) -> Result<(), margay_log::AuditError> {
-        Ftl::audit(self)
-    }
+/// Carries out operations in order. On an error, the operations before it are done.
+pub(crate) fn run_ops(disk: &mut Disk, ops: &[PageOp], work: &mut WorkMeter) -> Result<(), FtlError> {
+    let before = disk.log().counters().host_writes;
+    let result = run_batch(disk, ops, work);
+    work.count_writes(disk.log().counters().host_writes - before);
+    result
 }
 
-fn run_ops<S: Selection, P: Placement>(
-    disk: &mut Ftl<Plain<NullFlash>, S, P>,
-    ops: &[PageOp],
-    work: &mut WorkMeter,
-) -> Result<(), FtlError> {
-    let done = |disk: &Ftl<Plain<NullFlash>, S, P>| {
+fn run_batch(disk: &mut Disk, ops: &[PageOp], work: &mut WorkMeter) -> Result<(), FtlError> {
+    let done = |disk: &Disk| {
         let counters = disk.log().counters();
         (counters.copies, counters.metadata_pages, counters.erases)
     };
@@ -114,27 +55,8 @@ fn run_ops<S: Selection, P: Placement>(
     Ok(())
 }
 
-struct Build<'a>(&'a Experiment, u32);
-
-impl Visitor for Build<'_> {
-    type Output = Result<Box<dyn Disk>, LabError>;
-
-    fn visit<S: Selection + Send + 'static, P: Placement<Info: Send> + Send + 'static>(
-        self,
-        selection: S,
-        placement: P,
-    ) -> Self::Output {
-        let device = Plain::new(NullFlash::new(self.0.device.geometry()?));
-        match Ftl::new(device, self.0.config(), selection, placement, self.1, &[]) {
-            Ok(disk) => Ok(Box::new(disk)),
-            Err(FtlError::Log(LogError::Config(error))) => Err(error.into()),
-            Err(error) => panic!("a device that cannot fail has failed: {error}"),
-        }
-    }
-}
-
 /// The disk of an experiment on a null device, empty.
-pub fn build_disk(experiment: &Experiment, exported_pages: u32) -> Result<Box<dyn Disk>, LabError> {
+pub fn build_disk(experiment: &Experiment, exported_pages: u32) -> Result<Disk, LabError> {
     let geometry = experiment.device.geometry()?;
     let config = experiment.config();
     // Fails for impossible layouts before a policy is sized by them.
@@ -145,5 +67,10 @@ pub fn build_disk(experiment: &Experiment, exported_pages: u32) -> Result<Box<dy
         exported_pages,
         seed: experiment.seed,
     };
-    visit(experiment.selection, experiment.placement, sizing, Build(experiment, exported_pages))
+    let policies = Policies::new(experiment.selection, experiment.placement, sizing);
+    match Ftl::new(Plain::new(NullFlash::new(geometry)), config, policies, exported_pages, &[]) {
+        Ok(disk) => Ok(disk),
+        Err(FtlError::Log(LogError::Config(error))) => Err(error.into()),
+        Err(error) => panic!("a device that cannot fail has failed: {error}"),
+    }
 }

@@ -3,11 +3,10 @@
 use crate::{DeviceSpec, LabError};
 use margay_flash::Geometry;
 use margay_format::Plain;
-use margay_fs::{Allocator, AllocatorSpec, ExplicitCleaning, Fs, FsCounters, FsError, Headers, NewObject, ROOT, Time};
-use margay_log::{Config, Counters};
+use margay_fs::{AllocatorSpec, ExplicitCleaning, Fs, FsCounters, FsError, Headers, NewObject, ROOT, Time};
+use margay_log::{Config, Counters, Policies};
 use margay_media::NullFlash;
-use margay_policy::selection::{Greedy, Tie};
-use margay_policy::{Placement, Sizing};
+use margay_policy::{SelectionSpec, Sizing};
 use margay_workload::FileOp;
 use serde::Serialize;
 
@@ -51,7 +50,8 @@ impl FileDevice {
 /// A file system under a benchmark.
 #[derive(Debug)]
 pub struct FileRun {
-    fs: Fs<Plain<NullFlash>, Greedy>,
+    fs: Fs<Plain<NullFlash>>,
+    allocator: AllocatorSpec,
     geometry: Geometry,
     files: Vec<u32>,
     directories: Vec<u32>,
@@ -108,7 +108,6 @@ impl FileRun {
     /// An empty file system.
     pub fn new(spec: &FileDevice) -> Result<Self, LabError> {
         let geometry = spec.device.geometry()?;
-        let allocator = Allocator::new(spec.allocator);
         let config = Config {
             header_pages: spec.device.header_pages,
             low_water: spec.low_water,
@@ -116,11 +115,11 @@ impl FileRun {
             ..Config::default()
         };
         let data_pages = config.data_pages(&geometry);
-        let exported_pages = config.limit_pages(&geometry, allocator.streams().into())?;
+        let exported_pages = config.limit_pages(&geometry, spec.allocator.streams().into())?;
         let sizing = Sizing { segments: geometry.segments(), data_pages, exported_pages, seed: 0 };
-        let selection = Greedy::new(sizing, Tie::Index);
+        let policies = Policies::for_files(SelectionSpec::default(), spec.allocator, sizing);
         let store = Plain::new(NullFlash::new(geometry));
-        let fs = Fs::volatile(store, config, selection, allocator, spec.headers, spec.eager)?;
+        let fs = Fs::volatile(store, config, policies, spec.headers, spec.eager)?;
         Ok(Self {
             fs,
             geometry,
@@ -132,6 +131,7 @@ impl FileRun {
             names: 0,
             buffer: vec![0; 4096],
             pages_read: 0,
+            allocator: spec.allocator,
             device: spec.device.clone(),
         })
     }
@@ -258,7 +258,7 @@ impl FileRun {
             margay_version: env!("CARGO_PKG_VERSION").into(),
             seed,
             benchmark: benchmark.into(),
-            allocator: self.fs.allocator().spec().to_string(),
+            allocator: self.allocator.to_string(),
             device: self.device.name.clone(),
             segments: self.geometry.segments(),
             pages_per_segment: self.geometry.pages_per_segment(),

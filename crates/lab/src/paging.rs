@@ -4,10 +4,9 @@ use crate::LabError;
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
 use margay_hybrid::{Config, Scheme as Mapping};
+use margay_log::Policies;
 use margay_media::NullFlash;
-use margay_policy::Sizing as DeviceSizing;
-use margay_policy::placement::Sequential;
-use margay_policy::selection::{Greedy, Tie};
+use margay_policy::{PlacementSpec, SelectionSpec, Sizing as DeviceSizing};
 use margay_trace::vm::References;
 use margay_vm::{CacheConfig, PageLevel, Paging, Stats};
 use serde::Serialize;
@@ -163,9 +162,10 @@ impl PagingTrace {
                     exported_pages: pages,
                     seed: setup.cache.seed,
                 };
-                let greedy = Greedy::new(sizing, Tie::Oldest);
+                let policies =
+                    Policies::new(SelectionSpec::known("greedy:tie=oldest"), PlacementSpec::default(), sizing);
                 let device = Plain::new(flash);
-                let mut paging = PageLevel::new(device, config, greedy, Sequential, pages, setup.cache, setup.preload)?;
+                let mut paging = PageLevel::new(device, config, policies, pages, setup.cache, setup.preload)?;
                 self.passes(setup, keep_on, |lpn, write| Ok(paging.reference(Lpn(lpn), write)?))?;
                 let mut stats = *paging.cache().stats();
                 let counters = paging.log().counters();

@@ -1,4 +1,4 @@
-use crate::disk::{Disk, build_disk};
+use crate::disk::{Disk, build_disk, fill, run_ops};
 use crate::experiment::{AddressChoice, Capacity, Experiment, Source};
 use crate::ops::{Ops, TraceFacts, footprint_pages, read_trace};
 use crate::result::{Outcome, Row, SCHEMA_VERSION, Sample};
@@ -100,29 +100,29 @@ pub fn run_prepared(
     let is_read_only = |lpn: u32| ops.is_read_only(trace, lpn);
     let read_only_pages = (0..filled).filter(|lpn| is_read_only(*lpn)).count() as u32;
     let separate = |lpn: u32| experiment.separate_read_only && is_read_only(lpn);
-    disk.fill(filled, &separate).map_err(|error| LabError::Stopped { writes: 0, error })?;
+    fill(&mut disk, filled, &separate).map_err(|error| LabError::Stopped { writes: 0, error })?;
     disk.reset_counters();
 
     let expected = Ops::expected_writes(experiment, pages, trace);
-    let mut recorder = Recorder::new(disk.as_ref(), expected, experiment.warm_up);
+    let mut recorder = Recorder::new(&disk, expected, experiment.warm_up);
     let mut work = WorkMeter::new(experiment.device.timing);
     let mut batch = Vec::with_capacity(2 * BATCH);
     let started = Instant::now();
     let mut last_us = 0;
     loop {
-        ops.next_batch(&mut batch, recorder.most_ops(disk.counters().host_writes))?;
+        ops.next_batch(&mut batch, recorder.most_ops(disk.log().counters().host_writes))?;
         let Some(last) = batch.last() else { break };
         last_us = last.time_us;
-        let result = disk.run(&batch, &mut work);
-        let writes = disk.counters().host_writes;
+        let result = run_ops(&mut disk, &batch, &mut work);
+        let writes = disk.log().counters().host_writes;
         result.map_err(|error| LabError::Stopped { writes, error })?;
-        recorder.look(disk.as_ref(), last_us);
+        recorder.look(&disk, last_us);
         if !progress(Step { writes, expected }) {
             return Err(LabError::Interrupted { writes });
         }
     }
     let wall_s = started.elapsed().as_secs_f64();
-    let done = disk.counters().host_writes;
+    let done = disk.log().counters().host_writes;
     if let Some(asked) = expected.filter(|asked| done < *asked) {
         return Err(LabError::Short {
             what: if trace.is_some() { "trace" } else { "workload" },
@@ -131,10 +131,10 @@ pub fn run_prepared(
             advice: "ask for fewer writes, or for as many as it holds",
         });
     }
-    recorder.last(disk.as_ref(), last_us);
+    recorder.last(&disk, last_us);
     let outcome =
         Finish { experiment, prepared, filled, read_only_pages, work, wall_s, duration_s: last_us as f64 / 1e6 };
-    Ok(outcome.outcome(disk.as_ref(), recorder))
+    Ok(outcome.outcome(&disk, recorder))
 }
 
 /// Takes samples and the state at the start of the warm window.
@@ -151,16 +151,16 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn new(disk: &dyn Disk, expected: Option<u64>, warm_share: f64) -> Self {
+    fn new(disk: &Disk, expected: Option<u64>, warm_share: f64) -> Self {
         let every = expected.map_or(1024, |writes| (writes / (SAMPLES as u64 / 2)).max(1));
         Self {
             series: Vec::new(),
             every,
             next: every,
-            before: disk.counters().clone(),
+            before: disk.log().counters().clone(),
             warm_share,
             warm_from: expected.map(|writes| (writes as f64 * warm_share) as u64),
-            warm: disk.counters().clone(),
+            warm: disk.log().counters().clone(),
             states: Vec::new(),
         }
     }
@@ -173,10 +173,10 @@ impl Recorder {
         }
     }
 
-    fn look(&mut self, disk: &dyn Disk, now_us: u64) {
-        let writes = disk.counters().host_writes;
+    fn look(&mut self, disk: &Disk, now_us: u64) {
+        let writes = disk.log().counters().host_writes;
         if self.warm_from.is_some_and(|from| self.warm.host_writes < from && writes >= from) {
-            self.warm = disk.counters().clone();
+            self.warm = disk.log().counters().clone();
         }
         if writes < self.next {
             return;
@@ -198,9 +198,9 @@ impl Recorder {
         self.next = writes + self.every;
     }
 
-    fn sample(&mut self, disk: &dyn Disk, now_us: u64) {
-        let counters = disk.counters();
-        let state = disk.uniformity();
+    fn sample(&mut self, disk: &Disk, now_us: u64) {
+        let counters = disk.log().counters();
+        let state = disk.log().uniformity();
         self.series.push(Sample {
             host_writes: counters.host_writes,
             time_s: now_us as f64 / 1e6,
@@ -209,7 +209,7 @@ impl Recorder {
             utilization: state.utilization,
             invalidity: state.invalidity,
             uniformity: state.uniformity,
-            erases_deviation: Wear::of(&disk.segments().erases).deviation,
+            erases_deviation: Wear::of(&disk.log().segments().erases).deviation,
         });
         self.before = counters.clone();
         if self.warm_from.is_none() {
@@ -217,8 +217,8 @@ impl Recorder {
         }
     }
 
-    fn last(&mut self, disk: &dyn Disk, now_us: u64) {
-        let writes = disk.counters().host_writes;
+    fn last(&mut self, disk: &Disk, now_us: u64) {
+        let writes = disk.log().counters().host_writes;
         if self.series.last().is_none_or(|sample| sample.host_writes < writes) {
             self.sample(disk, now_us);
         }
@@ -242,11 +242,11 @@ struct Finish<'a> {
 }
 
 impl Finish<'_> {
-    fn outcome(self, disk: &dyn Disk, recorder: Recorder) -> Outcome {
+    fn outcome(self, disk: &Disk, recorder: Recorder) -> Outcome {
         let (experiment, device) = (self.experiment, &self.experiment.device);
-        let counters = disk.counters();
-        let segments = disk.segments();
-        let state = disk.uniformity();
+        let counters = disk.log().counters();
+        let segments = disk.log().segments();
+        let state = disk.log().uniformity();
         let data_segments = device.segments - experiment.reserved_segments;
         let data_pages = f64::from(data_segments) * f64::from(segments.data_pages);
         let host_bytes = counters.host_writes as f64 * f64::from(device.page_bytes);

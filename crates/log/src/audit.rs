@@ -3,7 +3,7 @@ use alloc::{format, string::String, vec};
 use core::fmt;
 use margay_flash::Ppn;
 use margay_format::Store;
-use margay_policy::{Placement, Selection, State};
+use margay_policy::State;
 
 /// A count that is not what it is when recomputed from scratch: an error of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ fn same<T: PartialEq + fmt::Display>(what: impl Fn() -> String, kept: T, counted
     Err(AuditError(format!("{}: kept {kept}, counted {counted}", what())))
 }
 
-impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
+impl<D: Store, O: Owner> Log<D, O> {
     /// Recomputes every count and compares. `maps` says whether the client maps an owner to a page; exactly
     /// the valid pages must be mapped. O(pages).
     pub fn audit(&self, maps: impl Fn(O, Ppn) -> bool) -> Result<(), AuditError> {

@@ -5,7 +5,7 @@ use crate::restore::RestoredSegment;
 use alloc::vec::Vec;
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 use margay_format::{CheckpointAt, Decoded, Formatted, Kind, Place, SegmentInfo, Store};
-use margay_policy::{Now, Placement, Selection, State};
+use margay_policy::{Now, State};
 
 /// Appends the `count` low bytes of a number, little endian.
 pub fn put(bytes: &mut Vec<u8>, value: u64, count: usize) {
@@ -41,7 +41,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-impl<F: Flash, S: Selection, P: Placement, O: Owner> Log<Formatted<F>, S, P, O> {
+impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
     /// Appends what is known of the segments; `bad` are the retired ones.
     pub fn freeze_segments(&self, bad: &[SegmentId], bytes: &mut Vec<u8>) {
         let segments = self.segments();

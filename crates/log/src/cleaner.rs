@@ -3,24 +3,10 @@ use crate::valid::ValidBits;
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Ppn, SegmentId};
 use margay_format::{Copied, PageInfo, SegmentInfo, Store};
-use margay_policy::{Pages, Placement, Selection, State};
+use margay_policy::placement::word_and_run;
+use margay_policy::State;
 
-/// The up to 64 entries from `source` on that lie before the `run` entries from `target` on or all behind
-/// them, and those. Pages are copied from one segment to another, so the ones wanted never overlap.
-#[inline(always)]
-fn split<T>(all: &mut [T], source: u32, target: u32, run: u32) -> (&[T], &mut [T]) {
-    let (source, target, run) = (source as usize, target as usize, run as usize);
-    let end = all.len().min(source + 64);
-    if source < target {
-        let (low, high) = all.split_at_mut(target);
-        (&low[source..end.min(target)], &mut high[..run])
-    } else {
-        let (low, high) = all.split_at_mut(source);
-        (&high[..end - source], &mut low[target..target + run])
-    }
-}
-
-/// At most so many of the bits that are set, the lowest.
+/// The lowest `count` of the bits that are set; all of them if there are fewer.
 fn lowest(bits: u64, count: u32) -> u64 {
     let mut dropped = bits;
     for _ in 0..count {
@@ -40,7 +26,7 @@ pub enum Progress {
     NothingToClean,
 }
 
-impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
+impl<D: Store, O: Owner> Log<D, O> {
     /// Cleans one victim to the end. False if there is none.
     pub(crate) fn clean_one<C: Client<O>>(&mut self, client: &mut C) -> Result<bool, LogError> {
         Ok(self.clean_step(client, u32::MAX)? != Progress::NothingToClean)
@@ -136,10 +122,8 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         let valid = self.segments.valid[victim.index()];
         self.counters.victims[valid as usize] += 1;
         self.rate_pages = valid.div_ceil((self.segments.data_pages - valid).max(1)).max(1);
-        self.placement.maintain(self.now, &mut self.infos);
-        let pages = Pages::new(&self.infos, self.valid.words());
-        self.placement.begin_cleaning(&self.segments, victim, self.now, pages);
-        if P::SORTS {
+        self.placement.begin_cleaning(&self.segments, victim, self.now, self.valid.words());
+        if self.placement.sorts() {
             self.sort_valid(victim);
         }
         Some(victim)
@@ -150,7 +134,7 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         let first = self.geometry.first_page(victim).0;
         for page in first..first + self.geometry.pages_per_segment() {
             if self.valid.is_set(Ppn(page)) && client.gives_up(self.owners[page as usize]) {
-                self.invalidate(Ppn(page));
+                self.invalidate::<false>(Ppn(page));
                 self.segments.total_valid -= 1;
             }
         }
@@ -173,16 +157,17 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         sorted.clear();
         let pages = first..first + self.geometry.pages_per_segment();
         sorted.extend(pages.filter(|page| self.valid.is_set(Ppn(*page))));
-        let key = |page: &u32| self.placement.sort_key(self.now, self.infos[*page as usize]);
         // Taken from the end.
-        sorted.sort_by(|a, b| key(b).total_cmp(&key(a)));
+        self.placement.sort(self.now, &mut sorted);
         self.sorted = sorted;
     }
 
     /// A sealed segment leaves the candidates.
     pub(crate) fn take(&mut self, segment: SegmentId) {
         self.selection.taken(&self.segments, segment);
-        self.leveler.taken(segment);
+        if let Some(leveling) = &mut self.leveling {
+            leveling.taken(segment);
+        }
         self.segments.state[segment.index()] = State::Victim;
     }
 
@@ -194,7 +179,8 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         budget_pages: u32,
     ) -> Result<(), LogError> {
         let mut left = budget_pages;
-        while P::SORTS && left > 0 {
+        let sorts = self.placement.sorts();
+        while sorts && left > 0 {
             let Some(page) = self.sorted.pop() else { return Ok(()) };
             // The host may have written it again since the victim was chosen.
             if self.valid.is_set(Ppn(page)) {
@@ -216,10 +202,16 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         Ok(())
     }
 
-    fn copy_stream(&self, victim: SegmentId, page: u32) -> u8 {
+    /// Of the pages `bits` of a victim from `first` on: the stream of the lowest, and those that go there with it.
+    #[inline]
+    fn copy_stream(&self, victim: SegmentId, first: u32, bits: u64) -> (u8, u64) {
         match self.read_only {
-            Some(read_only) if self.segments.stream[victim.index()] == read_only => read_only,
-            _ => self.placement.copy(&self.segments, victim, self.now, self.infos[page as usize]),
+            Some(read_only) if self.segments.stream[victim.index()] == read_only => (read_only, bits),
+            _ if self.is_undivided => (0, bits),
+            _ => {
+                let owner = |page: u32| self.owners[(first + page) as usize].to_u64();
+                self.placement.split(&self.segments, victim, self.now, Ppn(first), bits, &owner)
+            }
         }
     }
 
@@ -233,19 +225,10 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         bits: u64,
         most: u32,
     ) -> Result<u32, LogError> {
-        let wanted = self.copy_stream(victim, first + bits.trailing_zeros());
+        let (wanted, mut together) = self.copy_stream(victim, first, bits);
         let stream = if self.heads[wanted as usize].is_full() { self.room_for_copy(client, wanted)? } else { wanted };
         if self.victim.is_none() {
             return Ok(0);
-        }
-        let mut together = bits;
-        if !P::ONE_STREAM_PER_VICTIM {
-            let mut others = bits & (bits - 1);
-            while others != 0 {
-                let goes_along = self.copy_stream(victim, first + others.trailing_zeros()) == wanted;
-                together &= !(u64::from(!goes_along) << others.trailing_zeros());
-                others &= others - 1;
-            }
         }
         let head = self.heads[stream as usize];
         let room = most.min(head.end - head.next);
@@ -276,13 +259,14 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         run: u32,
         to: u32,
     ) -> Result<(), (u32, LogError)> {
-        let (source, target) = split(&mut self.owners, first, to, run);
+        let mut word = None;
+        let (source, target) = word_and_run(&mut self.owners, first, to, run, &mut word);
         let mut result = Ok(());
         let (mut left, mut place) = (bits, to);
         for slot in target {
             let page = left.trailing_zeros();
             left &= left.wrapping_sub(1);
-            let owner = source[page as usize];
+            let owner = source[page as usize % 64];
             *slot = owner;
             if D::KEEPS_INFO {
                 self.seq += 1;
@@ -298,13 +282,8 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
             client.relocated(owner, Ppn(place));
             place += 1;
         }
-        if size_of::<P::Info>() > 0 {
-            let (source, target) = split(&mut self.infos, first, to, run);
-            let mut left = bits;
-            for slot in target {
-                *slot = source[left.trailing_zeros() as usize];
-                left &= left.wrapping_sub(1);
-            }
+        if self.keeps_pages {
+            self.placement.moved(Ppn(first), bits, Ppn(to), run);
         }
         let done = place - to;
         self.valid.clear_part(first, if done == run { bits } else { lowest(bits, done) });
@@ -364,8 +343,10 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
             let mut data = vec![0; self.geometry.page_bytes() as usize];
             let owner = self.owners[ppn.index()];
             let lost = self.device.read(ppn, owner.to_u64(), &mut data).is_err();
-            kept.push((owner, self.info(ppn), lost, data));
+            kept.push((owner, ppn, lost, data));
         }
+        let pages: Vec<_> = kept.iter().map(|(_, ppn, ..)| *ppn).collect();
+        self.placement.lift(&pages);
         match self.erase_on_device(segment) {
             Ok(()) => {}
             Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
@@ -384,16 +365,14 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
             self.seal(full)?;
         }
         self.heads[stream as usize] = self.open_segment(segment, stream)?;
-        for (owner, info, lost, data) in kept {
-            let page = PageInfo { lost, ..self.page_info(owner, info) };
+        for (number, (owner, _, lost, data)) in kept.into_iter().enumerate() {
             let to = Ppn(self.heads[stream as usize].next);
+            self.placement.land(number, to);
+            let page = PageInfo { lost, heat: self.placement.pack_at(to), ..self.own_page_info(owner) };
             self.device.program(to, &data, page)?;
             self.heads[stream as usize].next += 1;
             self.counters.copies += 1;
             self.owners[to.index()] = owner;
-            if size_of::<P::Info>() > 0 {
-                self.infos[to.index()] = info;
-            }
             client.relocated(owner, to);
         }
         Ok(())

@@ -3,7 +3,7 @@ use margay_flash::Geometry;
 use margay_policy::LevelingSpec;
 
 /// How a log uses its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     /// Pages at the start of each segment that hold its header and per-page information (NOR).
     pub header_pages: u32,
@@ -35,7 +35,7 @@ impl Default for Config {
             low_water: 3,
             high_water: 3,
             read_only_stream: false,
-            leveling: LevelingSpec::None,
+            leveling: LevelingSpec::default(),
         }
     }
 }

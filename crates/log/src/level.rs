@@ -2,15 +2,13 @@ use crate::log::{Client, Log, LogError, Owner};
 use crate::valid::ValidBits;
 use margay_flash::SegmentId;
 use margay_format::Store;
-use margay_policy::{LevelAction, LevelingSpec, Placement, Selection};
+use margay_policy::LevelAction;
 
-impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
+impl<D: Store, O: Owner> Log<D, O> {
     /// Does what the leveling policy asks for after an erase.
     pub(crate) fn level<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
-        if self.config.leveling == LevelingSpec::None {
-            return Ok(());
-        }
-        match self.leveler.after_erase(&self.segments) {
+        let Some(leveling) = &mut self.leveling else { return Ok(()) };
+        match leveling.after_erase(&self.segments) {
             LevelAction::Rest => Ok(()),
             // In small steps, like any victim: the data goes where the placement wants it.
             LevelAction::Relocate(fresh) | LevelAction::Swap { fresh, .. } if self.config.is_paced() => {

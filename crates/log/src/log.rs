@@ -1,21 +1,12 @@
 use crate::valid::ValidBits;
-use crate::{Config, ConfigError, Counters, Uniformity};
+use crate::{Config, ConfigError, Counters, Policies, Uniformity};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
 use margay_format::{PageInfo, SegmentInfo, Store};
-use margay_policy::{Leveler, Now, Placement, Segments, Selection, State};
-
-/// What the host says of the data it writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Hint {
-    /// Nothing.
-    #[default]
-    None,
-    /// It will hardly ever be written again.
-    ReadOnly,
-}
+use margay_policy::{Content, Hint, Leveling, Now, Placer, Segments, Selection, State, Subject};
 
 /// The owner tag of a page, as it is kept on flash.
 pub trait Owner: Copy + Default + fmt::Debug {
@@ -123,17 +114,25 @@ impl Head {
 
 /// The log on a device, with its policies. `O` is the owner tag of a page.
 #[derive(Debug)]
-pub struct Log<D, S, P: Placement, O> {
+pub struct Log<D, O> {
     pub(crate) device: D,
-    pub(crate) selection: S,
-    pub(crate) placement: P,
-    pub(crate) leveler: Leveler,
+    pub(crate) selection: Box<dyn Selection>,
+    pub(crate) placement: Box<dyn Placer>,
+    pub(crate) leveling: Option<Box<dyn Leveling>>,
+    /// The selection wants to know when pages were last invalidated.
+    notes_invalidations: bool,
+    /// The placement keeps something for every page.
+    pub(crate) keeps_pages: bool,
+    /// The placement has one stream and keeps nothing: there is nothing to decide.
+    pub(crate) is_undivided: bool,
+    /// Nothing is to be decided or noted at a host write: one stream for everything, cleaning not spread over the
+    /// writes, no times of invalidations. Such writes are most of what the laboratory does.
+    is_plain: bool,
     pub(crate) geometry: Geometry,
     pub(crate) config: Config,
     pub(crate) segments: Segments,
     /// By physical page.
     pub(crate) owners: Vec<O>,
-    pub(crate) infos: Vec<P::Info>,
     pub(crate) valid: ValidBits,
     pub(crate) heads: Vec<Head>,
     /// The stream of read-only data, behind those of the placement.
@@ -166,17 +165,16 @@ pub struct Log<D, S, P: Placement, O> {
     pub(crate) programs_before_write: u64,
 }
 
-impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
+impl<D: Store, O: Owner> Log<D, O> {
     /// A log on an erased device, able to hold `exported_pages` valid pages.
     pub fn new<C: Client<O>>(
         device: D,
         config: Config,
-        selection: S,
-        placement: P,
+        policies: Policies,
         exported_pages: u32,
         client: &mut C,
     ) -> Result<Self, LogError> {
-        let mut log = Self::closed(device, config, selection, placement, exported_pages)?;
+        let mut log = Self::closed(device, config, policies, exported_pages)?;
         for stream in 0..log.placement.opened_at_start() {
             log.open(client, stream)?;
         }
@@ -187,31 +185,37 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     pub(crate) fn closed(
         device: D,
         config: Config,
-        selection: S,
-        placement: P,
+        policies: Policies,
         exported_pages: u32,
     ) -> Result<Self, ConfigError> {
         let geometry = *device.geometry();
+        let Policies { selection, mut placement } = policies;
         let streams = placement.streams() + u8::from(config.read_only_stream);
         let limit_pages = config.limit_pages(&geometry, u32::from(streams))?;
         if exported_pages > limit_pages {
             return Err(ConfigError::TooFull { exported_pages, limit_pages });
         }
         let data_pages = config.data_pages(&geometry);
-        let mut segments = Segments::new(geometry.segments(), data_pages, S::NEEDS_INVALIDATIONS);
+        let mut segments = Segments::new(geometry.segments(), data_pages, selection.needs_invalidations());
         segments.state[..config.reserved_segments as usize].fill(State::Reserved);
-        let pages = geometry.pages() as usize;
+        placement.reserve(geometry.pages());
+        let keeps_pages = placement.keeps_pages();
+        let is_undivided = placement.streams() == 1 && !keeps_pages;
+        let notes_invalidations = selection.needs_invalidations();
         Ok(Self {
+            notes_invalidations,
+            keeps_pages,
+            is_undivided,
+            is_plain: is_undivided && !notes_invalidations && !config.is_paced() && !config.read_only_stream,
             selection,
-            leveler: Leveler::new(config.leveling, geometry.segments()),
-            owners: vec![O::default(); pages],
-            infos: vec![P::Info::default(); pages],
+            leveling: config.leveling.build(geometry.segments()),
+            owners: vec![O::default(); geometry.pages() as usize],
             valid: ValidBits::new(geometry.pages()),
             heads: vec![Head::CLOSED; streams as usize],
             read_only: config.read_only_stream.then(|| placement.streams()),
             free: (config.reserved_segments..geometry.segments()).map(SegmentId).collect(),
             victim: None,
-            sorted: Vec::with_capacity(if P::SORTS { data_pages as usize } else { 0 }),
+            sorted: Vec::with_capacity(if placement.sorts() { data_pages as usize } else { 0 }),
             urgent: VecDeque::new(),
             unworn: None,
             condemned: Vec::new(),
@@ -233,14 +237,16 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         })
     }
 
-    /// Writes a page of the host. `old` is the valid page that it supersedes; `now_us` the time of the
-    /// workload, which never goes back (an earlier time is taken as the latest seen).
+    /// Writes a page of the host: finds the copy that it supersedes, decides where it goes, programs it, tells the
+    /// client, and cleans as much as is due. `data` is one page, or empty on a device without payload. `now_us` is the
+    /// time of the workload, which never goes back (an earlier time is taken as the latest seen). Returns where the
+    /// page was programmed; cleaning may have moved it on since.
     #[inline(always)]
-    pub fn append<C: Client<O>>(
+    pub fn write<C: Client<O>>(
         &mut self,
         client: &mut C,
         owner: O,
-        old: Option<Ppn>,
+        content: Content,
         data: &[u8],
         hint: Hint,
         now_us: u64,
@@ -248,47 +254,105 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         self.now.us = self.now.us.max(now_us);
         self.now.writes += 1;
         self.counters.host_writes += 1;
-        self.write(client, owner, old, data, hint)
+        self.put_page(client, owner, content, data, hint)
     }
 
     /// Writes a page of the initial content: at time 0, and not counted as a host write.
-    pub fn fill<C: Client<O>>(&mut self, client: &mut C, owner: O, data: &[u8], hint: Hint) -> Result<Ppn, LogError> {
-        self.write(client, owner, None, data, hint)
-    }
-
-    #[inline(always)]
-    fn write<C: Client<O>>(
+    pub fn fill<C: Client<O>>(
         &mut self,
         client: &mut C,
         owner: O,
-        old: Option<Ppn>,
+        content: Content,
         data: &[u8],
         hint: Hint,
     ) -> Result<Ppn, LogError> {
-        if self.config.is_paced() {
-            return self.write_paced(client, owner, old, data, hint);
+        self.put_page(client, owner, content, data, hint)
+    }
+
+    #[inline(always)]
+    fn put_page<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        owner: O,
+        content: Content,
+        data: &[u8],
+        hint: Hint,
+    ) -> Result<Ppn, LogError> {
+        if self.is_plain {
+            self.put_unpaced::<C, true>(client, owner, content, data, hint)
+        } else if self.config.is_paced() {
+            self.put_paced(client, owner, content, data, hint)
+        } else {
+            self.put_unpaced::<C, false>(client, owner, content, data, hint)
         }
-        let superseded = old.map(|ppn| (self.invalidate(ppn), self.info(ppn)));
-        if old.is_none() {
-            self.segments.total_valid += 1;
+    }
+
+    /// With `PLAIN` what [`Log::is_plain`] excludes is not asked for.
+    #[inline(always)]
+    fn put_unpaced<C: Client<O>, const PLAIN: bool>(
+        &mut self,
+        client: &mut C,
+        owner: O,
+        content: Content,
+        data: &[u8],
+        hint: Hint,
+    ) -> Result<Ppn, LogError> {
+        let old = client.locate(owner);
+        match old {
+            Some(ppn) => self.invalidate::<PLAIN>(ppn),
+            None => self.segments.total_valid += 1,
         }
-        let (stream, info) = self.placement.write(&self.segments, self.now, superseded);
-        let stream = match self.read_only {
-            Some(read_only) if hint == Hint::ReadOnly => read_only,
-            _ => stream,
-        };
-        if self.heads[stream as usize].is_full() {
+        let stream = if PLAIN { 0 } else { self.stream_of(owner, content, hint, old) };
+        let mut head = &mut self.heads[stream as usize];
+        if head.is_full() {
             self.make_room(client, stream)?;
+            head = &mut self.heads[stream as usize];
         }
-        let to = self.put(stream, owner, info);
-        let page = self.page_info(owner, info);
+        let to = Ppn(head.next);
+        head.next += 1;
+        self.owners[to.index()] = owner;
+        if !PLAIN && self.keeps_pages {
+            self.placement.put(to);
+        }
+        let page = self.page_info(owner);
         self.device.program(to, data, page)?;
+        client.relocated(owner, to);
         Ok(to)
     }
 
-    /// What is kept on flash of a page that the host writes now; takes a sequence number.
+    /// The stream of a host write.
     #[inline(always)]
-    pub(crate) fn page_info(&mut self, owner: O, info: P::Info) -> PageInfo {
+    pub(crate) fn stream_of(
+        &mut self,
+        owner: O,
+        content: Content,
+        hint: Hint,
+        old: Option<Ppn>,
+    ) -> u8 {
+        let stream = if self.is_undivided {
+            0
+        } else {
+            let subject = Subject { owner: owner.to_u64(), content, hint };
+            let old = old.map(|ppn| (self.geometry.segment_of(ppn), ppn));
+            self.placement.write(&self.segments, self.now, subject, old)
+        };
+        match self.read_only {
+            Some(read_only) if hint == Hint::ReadOnly => read_only,
+            _ => stream,
+        }
+    }
+
+    /// What is kept on flash of the page that the placement decided on last; takes a sequence number.
+    #[inline(always)]
+    pub(crate) fn page_info(&mut self, owner: O) -> PageInfo {
+        if !D::KEEPS_INFO {
+            return PageInfo::default();
+        }
+        PageInfo { heat: self.placement.pack(), heat_kind: self.placement.heat_kind(), ..self.own_page_info(owner) }
+    }
+
+    /// What is kept on flash of a page of which the placement knows nothing; takes a sequence number.
+    pub(crate) fn own_page_info(&mut self, owner: O) -> PageInfo {
         if !D::KEEPS_INFO {
             return PageInfo::default();
         }
@@ -298,8 +362,8 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
             seq: self.seq,
             version: self.now.writes,
             time_us: self.now.us,
-            heat: self.placement.pack(info),
-            heat_kind: P::HEAT_KIND,
+            heat: 0,
+            heat_kind: self.placement.heat_kind(),
             lost: false,
         }
     }
@@ -308,8 +372,8 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     pub fn trim(&mut self, ppn: Ppn, now_us: u64) {
         self.now.us = self.now.us.max(now_us);
         self.counters.trims += 1;
-        self.placement.trimmed(self.now, self.infos[ppn.index()]);
-        self.invalidate(ppn);
+        self.placement.trimmed(self.now, ppn);
+        self.invalidate::<false>(ppn);
         self.segments.total_valid -= 1;
     }
 
@@ -320,39 +384,22 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     }
 
     #[inline(always)]
-    pub(crate) fn info(&self, ppn: Ppn) -> P::Info {
-        if size_of::<P::Info>() > 0 { self.infos[ppn.index()] } else { P::Info::default() }
-    }
-
-    #[inline(always)]
-    pub(crate) fn invalidate(&mut self, ppn: Ppn) -> SegmentId {
+    pub(crate) fn invalidate<const PLAIN: bool>(&mut self, ppn: Ppn) {
         let segment = self.geometry.segment_of(ppn);
         debug_assert!(self.valid.is_set(ppn), "page {ppn} is invalidated twice");
         self.valid.clear(ppn);
-        self.segments.valid[segment.index()] -= 1;
-        if S::NEEDS_INVALIDATIONS {
+        let valid = &mut self.segments.valid[segment.index()];
+        *valid -= 1;
+        let valid = *valid;
+        if !PLAIN && self.notes_invalidations {
             self.invalidations += 1;
             self.segments.invalidated_us[segment.index()] = self.now.us;
             self.segments.invalidated_writes[segment.index()] = self.now.writes;
             self.segments.invalidated_sequence[segment.index()] = self.invalidations;
         }
         if self.segments.state[segment.index()] == State::Sealed {
-            self.selection.invalidated(&self.segments, segment);
+            self.selection.invalidated(&self.segments, segment, valid);
         }
-        segment
-    }
-
-    /// Takes the next page of a stream that has room.
-    #[inline(always)]
-    fn put(&mut self, stream: u8, owner: O, info: P::Info) -> Ppn {
-        let head = &mut self.heads[stream as usize];
-        let to = Ppn(head.next);
-        head.next += 1;
-        self.owners[to.index()] = owner;
-        if size_of::<P::Info>() > 0 {
-            self.infos[to.index()] = info;
-        }
-        to
     }
 
     /// Opens the next free segment for a stream; segments that fail at it are retired.
@@ -410,8 +457,10 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         let end = next + self.segments.data_pages;
         self.valid.fill(next, end, true);
         self.selection.opened(&self.segments, segment);
-        // Nothing is known of pages not yet written.
-        self.infos[first as usize..][..self.geometry.pages_per_segment() as usize].fill(P::Info::default());
+        if self.keeps_pages {
+            // Nothing is known of pages not yet written.
+            self.placement.clear(Ppn(first), self.geometry.pages_per_segment());
+        }
         Ok(Head { segment, next, end })
     }
 
@@ -424,7 +473,9 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         self.counters.metadata_pages += u64::from(self.config.summary_pages);
         self.segments.state[head.segment.index()] = State::Sealed;
         self.selection.sealed(&self.segments, head.segment);
-        self.leveler.sealed(&self.segments, head.segment);
+        if let Some(leveling) = &mut self.leveling {
+            leveling.sealed(&self.segments, head.segment);
+        }
         Ok(())
     }
 
@@ -467,7 +518,7 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         &self.counters
     }
 
-    /// Counts from zero; wear stays.
+    /// Resets the counters; erase counts are kept.
     pub fn reset_counters(&mut self) {
         self.counters = Counters::new(self.segments.data_pages);
     }
@@ -483,18 +534,18 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     }
 
     /// The placement policy.
-    pub fn placement(&self) -> &P {
-        &self.placement
+    pub fn placement(&self) -> &dyn Placer {
+        &*self.placement
     }
 
     /// The placement policy, to be told what it cannot see.
-    pub fn placement_mut(&mut self) -> &mut P {
-        &mut self.placement
+    pub fn placement_mut(&mut self) -> &mut dyn Placer {
+        &mut *self.placement
     }
 
     /// The selection policy.
-    pub fn selection(&self) -> &S {
-        &self.selection
+    pub fn selection(&self) -> &dyn Selection {
+        &*self.selection
     }
 
     /// The device.
@@ -566,7 +617,7 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
 
     /// Bytes of memory held per physical page, by capacity of every array.
     pub fn memory_bytes(&self) -> u64 {
-        let pages = self.owners.capacity() * size_of::<O>() + self.infos.capacity() * size_of::<P::Info>();
+        let pages = self.owners.capacity() * size_of::<O>() + self.placement.memory_bytes();
         (pages + self.valid.memory_bytes()) as u64
     }
 }

@@ -2,36 +2,34 @@
 //! is spread over the writes, and one free segment is always kept for a half-copied victim.
 
 use crate::log::{Client, Head, Log, LogError, Owner};
-use crate::{Hint, Progress};
+use crate::{Content, Hint, Progress};
 use margay_flash::{FlashError, Ppn, SegmentId};
 use margay_format::{PageInfo, Store};
-use margay_policy::{Placement, Selection, State};
+use margay_policy::State;
 
-impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
+impl<D: Store, O: Owner> Log<D, O> {
     #[inline(never)]
-    pub(crate) fn write_paced<C: Client<O>>(
+    pub(crate) fn put_paced<C: Client<O>>(
         &mut self,
         client: &mut C,
         owner: O,
-        old: Option<Ppn>,
+        content: Content,
         data: &[u8],
         hint: Hint,
     ) -> Result<Ppn, LogError> {
         // The host write itself is counted already and programmed now.
         self.programs_before_write = self.counters.programs().saturating_sub(1);
-        let superseded = old.map(|ppn| (self.geometry.segment_of(ppn), self.info(ppn)));
-        let (stream, info) = self.placement.write(&self.segments, self.now, superseded);
-        let stream = match self.read_only {
-            Some(read_only) if hint == Hint::ReadOnly => read_only,
-            _ => stream,
-        };
-        let page = self.page_info(owner, info);
+        let old = client.locate(owner);
+        let stream = self.stream_of(owner, content, hint, old);
+        let page = self.page_info(owner);
         let to = self.program_in(client, stream, data, page)?;
         self.owners[to.index()] = owner;
-        if size_of::<P::Info>() > 0 {
-            self.infos[to.index()] = info;
+        if self.keeps_pages {
+            self.placement.put(to);
         }
         self.supersede(client, owner);
+        client.relocated(owner, to);
+        self.keep_pace(client)?;
         Ok(to)
     }
 
@@ -39,9 +37,7 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     /// invalid.
     fn supersede<C: Client<O>>(&mut self, client: &C, owner: O) {
         match client.locate(owner) {
-            Some(old) => {
-                self.invalidate(old);
-            }
+            Some(old) => self.invalidate::<false>(old),
             None => self.segments.total_valid += 1,
         }
     }
@@ -138,11 +134,6 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
 
     /// Cleans as much as is due after a host write, within the bound on its work. Errors of a full device are
     /// left to the write that needs the room.
-    #[inline(always)]
-    pub fn pace<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
-        if self.config.is_paced() { self.keep_pace(client) } else { Ok(()) }
-    }
-
     #[inline(never)]
     fn keep_pace<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
         let free = self.free.len() as u32;
@@ -211,9 +202,9 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
 
     /// Writes a page of the client's own.
     pub fn write_own<C: Client<O>>(&mut self, client: &mut C, owner: O, data: &[u8]) -> Result<(), LogError> {
-        let page = self.page_info(owner, P::Info::default());
+        let page = self.own_page_info(owner);
         self.counters.metadata_pages += 1;
-        self.put_somewhere(client, owner, page, P::Info::default(), data)
+        self.put_somewhere(client, owner, page, None, data)
     }
 
     /// Writes a valid page again, from memory, before anything else is done: after a power cut the page that was
@@ -227,17 +218,18 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
     ) -> Result<(), LogError> {
         self.seq += 1;
         self.counters.copies += 1;
-        let (owner, info) = (self.owners[ppn.index()], self.info(ppn));
-        self.put_somewhere(client, owner, PageInfo { seq: self.seq, ..page }, info, data)
+        let owner = self.owners[ppn.index()];
+        self.put_somewhere(client, owner, PageInfo { seq: self.seq, ..page }, Some(ppn), data)
     }
 
-    /// Programs a page in any stream that has room; the last free segment may be opened for it.
+    /// Programs a page in any stream that has room; the last free segment may be opened for it. `from` is where the
+    /// same page was before.
     fn put_somewhere<C: Client<O>>(
         &mut self,
         client: &mut C,
         owner: O,
         page: PageInfo,
-        info: P::Info,
+        from: Option<Ppn>,
         data: &[u8],
     ) -> Result<(), LogError> {
         loop {
@@ -266,8 +258,9 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
             }
             self.heads[stream as usize].next += 1;
             self.owners[to.index()] = owner;
-            if size_of::<P::Info>() > 0 {
-                self.infos[to.index()] = info;
+            match from {
+                Some(from) => self.placement.moved(from, 1, to, 1),
+                None => self.placement.clear(to, 1),
             }
             self.supersede(client, owner);
             client.relocated(owner, to);
@@ -304,10 +297,8 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
             self.heads[stream as usize].next += 1;
             self.counters.copies += 1;
             self.owners[to.index()] = owner;
-            if size_of::<P::Info>() > 0 {
-                self.infos[to.index()] = self.infos[ppn.index()];
-            }
-            self.invalidate(ppn);
+            self.placement.moved(ppn, 1, to, 1);
+            self.invalidate::<false>(ppn);
             client.relocated(owner, to);
             return Ok(());
         }

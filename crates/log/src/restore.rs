@@ -1,12 +1,12 @@
 //! A log on a device that was used before.
 
 use crate::log::{Client, Head, Log, LogError, Owner};
-use crate::{Config, ConfigError};
+use crate::{Config, ConfigError, Content, Policies};
 use alloc::vec;
 use alloc::vec::Vec;
 use margay_flash::{FlashError, Ppn, SegmentId};
 use margay_format::{PageInfo, SegmentInfo, Store};
-use margay_policy::{Now, Placement, Selection, State};
+use margay_policy::{Now, State};
 
 /// What is known of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,9 @@ pub enum Kept {
     /// What was in its tag.
     OnFlash(PageInfo),
     /// What a checkpoint of the same placement says.
-    Frozen(u64, u32),
+    Encoded(u64, u32),
+    /// Nothing but what the page holds.
+    Content(Content),
 }
 
 /// What is known of a device.
@@ -55,17 +57,16 @@ pub struct Restored<O> {
     pub free: Vec<SegmentId>,
 }
 
-impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
+impl<D: Store, O: Owner> Log<D, O> {
     /// A log that goes on where `restored` stands.
     pub fn restore(
         device: D,
         config: Config,
-        selection: S,
-        placement: P,
+        policies: Policies,
         exported_pages: u32,
         restored: &Restored<O>,
     ) -> Result<Self, ConfigError> {
-        let mut log = Self::closed(device, config, selection, placement, exported_pages)?;
+        let mut log = Self::closed(device, config, policies, exported_pages)?;
         log.now = restored.now;
         log.seq = restored.seq;
         log.restore_segments(restored);
@@ -98,14 +99,15 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
             self.valid.fill(ppn.0, ppn.0 + 1, true);
             self.segments.valid[self.geometry.segment_of(*ppn).index()] += 1;
             self.owners[ppn.index()] = *owner;
-            self.infos[ppn.index()] = match *kept {
-                Kept::OnFlash(page) if page.heat_kind == P::HEAT_KIND => {
+            match *kept {
+                Kept::OnFlash(page) if page.heat_kind == self.placement.heat_kind() => {
                     let written = Now { us: page.time_us, writes: page.version };
-                    self.placement.unpack(page.heat, written, self.now)
+                    self.placement.unpack(*ppn, page.heat, written, self.now);
                 }
-                Kept::Frozen(value, count) => self.placement.thaw((value, count), self.now),
-                Kept::OnFlash(_) | Kept::Nothing => P::Info::default(),
-            };
+                Kept::Encoded(value, count) => self.placement.decode(*ppn, (value, count), self.now),
+                Kept::Content(content) => self.placement.recognize(*ppn, content),
+                Kept::OnFlash(_) | Kept::Nothing => {}
+            }
         }
         self.segments.total_valid = restored.pages.len() as u64;
     }
@@ -135,7 +137,9 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
             self.selection.opened(&self.segments, id);
             if !stays_open {
                 self.selection.sealed(&self.segments, id);
-                self.leveler.sealed(&self.segments, id);
+                if let Some(leveling) = &mut self.leveling {
+                    leveling.sealed(&self.segments, id);
+                }
             }
         }
     }
@@ -176,14 +180,14 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         self.heads.iter().filter(|head| head.is_open()).map(|head| (head.segment, Ppn(head.next)))
     }
 
-    /// Whose page a valid page is, and what is kept of it; `None` for other pages.
-    pub fn page(&self, ppn: Ppn) -> Option<(O, P::Info)> {
-        self.valid.is_set(ppn).then(|| (self.owners[ppn.index()], self.info(ppn)))
+    /// Whose page a valid page is; `None` for other pages.
+    pub fn owner(&self, ppn: Ppn) -> Option<O> {
+        self.valid.is_set(ppn).then(|| self.owners[ppn.index()])
     }
 
     /// What a checkpoint keeps of a valid page.
-    pub fn freeze(&self, ppn: Ppn) -> (u64, u32) {
-        self.placement.freeze(self.info(ppn), self.now)
+    pub fn encode_page(&self, ppn: Ppn) -> (u64, u32) {
+        self.placement.encode(ppn, self.now)
     }
 
     /// Whether a free segment has to be erased before use.
@@ -230,7 +234,9 @@ impl<D: Store, S: Selection, P: Placement, O: Owner> Log<D, S, P, O> {
         let id = sealed.max_by_key(room).filter(|id| room(id) > 0)?;
         let (next, end) = (next(id).0 + 1, end(id));
         self.selection.taken(&self.segments, id);
-        self.leveler.taken(id);
+        if let Some(leveling) = &mut self.leveling {
+            leveling.taken(id);
+        }
         self.segments.state[id.index()] = State::Open;
         self.valid.fill(next, end, true);
         self.segments.valid[id.index()] += end - next;

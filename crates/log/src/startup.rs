@@ -7,9 +7,9 @@ use crate::survey::{StopRecord, Suspect};
 use alloc::vec::Vec;
 use margay_flash::{Flash, FlashError, SegmentId};
 use margay_format::{Anchor, CheckpointAt, Formatted, Place, Record, Store, Superblock};
-use margay_policy::{Placement, Selection, State};
+use margay_policy::State;
 
-impl<F: Flash, S: Selection, P: Placement, O: Owner> Log<Formatted<F>, S, P, O> {
+impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
     /// Makes what a power cut left safe before anything else is done: no older checkpoint is found again, the page
     /// that was programmed last is written again, because it may not stay readable, and a segment is free.
     pub fn start<C: Client<O>>(

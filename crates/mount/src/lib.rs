@@ -8,14 +8,13 @@ pub use metrics::{Metrics, prometheus};
 
 use margay_flash::{Flash, Geometry};
 use margay_format::{ClientKind, Formatted, Layout, LayoutError, Superblock, SuperblockError, shown_geometry};
-use margay_fs::{Allocator, AllocatorSpec, FoundFs, Fs, FsCheck, FsError, FsMountError, find, owners};
-use margay_log::{Config, ConfigError};
-use margay_policy::selection::AnySelection;
-use margay_policy::{LevelingSpec, Placement, SelectionSpec, Sizing, SpecError};
+use margay_fs::{AllocatorSpec, FoundFs, Fs, FsCheck, FsError, FsMountError, find, owners};
+use margay_log::{Config, ConfigError, Policies};
+use margay_policy::{LevelingSpec, SelectionSpec, Sizing, SpecError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A file system whose policies were chosen at run time.
-pub type FileSystem<F> = Fs<Formatted<F>, AnySelection>;
+pub type FileSystem<F> = Fs<Formatted<F>>;
 
 /// Why a file system could not be made or used.
 #[derive(Debug, thiserror::Error)]
@@ -75,9 +74,9 @@ pub struct FormatOptions {
 impl Default for FormatOptions {
     fn default() -> Self {
         Self {
-            selection: "cost-benefit".parse().expect("a policy of the registry"),
-            allocator: AllocatorSpec::Predictive,
-            leveling: "threshold".parse().expect("a policy of the registry"),
+            selection: SelectionSpec::known("cost-benefit"),
+            allocator: AllocatorSpec::known("predictive"),
+            leveling: LevelingSpec::known("threshold"),
             most_pages_per_write: 16,
             low_water: 2,
             high_water: 2,
@@ -117,14 +116,14 @@ fn config(superblock: &Superblock, layout: &Layout) -> Result<Config, MountError
     })
 }
 
-fn selection(superblock: &Superblock, config: &Config) -> Result<AnySelection, MountError> {
+fn policies(superblock: &Superblock, config: &Config) -> Result<Policies, MountError> {
     let sizing = Sizing {
         segments: superblock.geometry.segments(),
         data_pages: config.data_pages(&superblock.geometry),
         exported_pages: superblock.exported_pages,
         seed: u64::from_le_bytes(superblock.uuid[..8].try_into().expect("8 bytes")),
     };
-    Ok(AnySelection::new(superblock.selection.parse()?, sizing))
+    Ok(Policies::for_files(superblock.selection.parse()?, superblock.placement.parse()?, sizing))
 }
 
 fn formatted<F: Flash>(device: F, superblock: &Superblock) -> Result<Formatted<F>, MountError> {
@@ -135,7 +134,7 @@ fn formatted<F: Flash>(device: F, superblock: &Superblock) -> Result<Formatted<F
 const MOST_PROBLEMS: usize = 5;
 
 /// Streams for which room is kept, so that the allocator can be changed later.
-const MOST_STREAMS: u32 = 5;
+const MIN_STREAMS: u32 = 5;
 
 fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock, MountError> {
     let layout = Layout::new(geometry, owners())?;
@@ -156,7 +155,7 @@ fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock
         leveling: options.leveling.to_string(),
         read_only_ranges: Vec::new(),
     };
-    let streams = MOST_STREAMS.max(Allocator::new(options.allocator).streams().into());
+    let streams = MIN_STREAMS.max(options.allocator.streams().into());
     superblock.exported_pages = config(&superblock, &layout)?.limit_pages(geometry, streams)?;
     Ok(superblock)
 }
@@ -166,8 +165,8 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<FileSystem
     let superblock = superblock(&shown_geometry(device.geometry()), options)?;
     let store = formatted(device, &superblock)?;
     let config = config(&superblock, store.layout())?;
-    let (selection, allocator) = (selection(&superblock, &config)?, Allocator::new(options.allocator));
-    let mut fs = Fs::format(store, &superblock, config, selection, allocator)?;
+    let policies = policies(&superblock, &config)?;
+    let mut fs = Fs::format(store, &superblock, config, policies)?;
     fs.set_time(now());
     Ok(fs)
 }
@@ -201,8 +200,8 @@ pub fn open<F: Flash>(mut device: F, options: &OpenOptions) -> Result<FileSystem
         tracing::error!("some of it is lost: opened for reading only, so that nothing more is; see --accept-losses");
     }
     let read_only = options.read_only || has_losses || superblock.is_read_only_to_us();
-    let (selection, allocator) = (selection(&superblock, &config)?, Allocator::new(superblock.placement.parse()?));
-    let mut fs = Fs::mount(store, &superblock, config, selection, allocator, found, read_only)?;
+    let policies = policies(&superblock, &config)?;
+    let mut fs = Fs::mount(store, &superblock, config, policies, found, read_only)?;
     fs.set_time(now());
     Ok(fs)
 }

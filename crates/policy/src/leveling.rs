@@ -1,10 +1,63 @@
-//! Leveling: keeping the erase counts of segments close to each other.
+//! Leveling: keeping the erase counts of segments close to each other. One row per policy in [`LEVELINGS`].
 
 use crate::index::MinTree;
 use crate::segments::{Segments, State};
+use crate::spec::{Args, Kind, Parameter, Row, Spec};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::fmt;
 use margay_flash::SegmentId;
+
+/// All leveling policies; the first does nothing.
+static LEVELINGS: &[Row<LevelingBuild>] = &[
+    Row { name: "none", summary: "no leveling", parameters: &[], source: "", build: |_, _| None },
+    Row {
+        name: "swap",
+        summary: "swap the data of the most- and least-worn segments near the end of life",
+        parameters: &[
+            Parameter::number("from", 90_000, 1..=u32::MAX, "erase count from which segments are swapped"),
+            Parameter::number("rest", 1000, 1..=u32::MAX, "erases of the device before a segment is swapped again"),
+        ],
+        source: "FMS J sec. 3; bounded as in the spec",
+        build: |args, segments| {
+            let (worn, resting) = (Worn::new(segments), VecDeque::new());
+            Some(Box::new(Swap { worn, resting, from: args.number("from"), rest: args.number("rest") }))
+        },
+    },
+    Row {
+        name: "threshold",
+        summary: "relocate the data of the least-worn segment when erase counts spread too far",
+        parameters: &[Parameter::number("spread", 100, 1..=u32::MAX, "largest spread left alone")],
+        source: "static leveling, e.g. Chang and Kuo 2002",
+        build: |args, segments| Some(Box::new(Threshold { worn: Worn::new(segments), spread: args.number("spread") })),
+    },
+];
+
+/// How a leveling policy is built, for a device of so many segments; `None` if it never does anything.
+pub type LevelingBuild = fn(&Args, u32) -> Option<Box<dyn Leveling>>;
+
+/// The table of leveling policies.
+#[derive(Debug)]
+pub enum LevelingKind {}
+
+impl Kind for LevelingKind {
+    const WHAT: &'static str = "leveling policy";
+    type Build = LevelingBuild;
+
+    fn rows() -> impl Iterator<Item = &'static Row<LevelingBuild>> + Clone {
+        LEVELINGS.iter()
+    }
+}
+
+/// A leveling policy with its parameters; by default none.
+pub type LevelingSpec = Spec<LevelingKind>;
+
+impl LevelingSpec {
+    /// The policy at work, for a device of `segments` segments; `None` if it never does anything.
+    pub fn build(&self, segments: u32) -> Option<Box<dyn Leveling>> {
+        (self.row().build)(&self.args(), segments)
+    }
+}
 
 /// What the engine shall do after an erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,101 +76,83 @@ pub enum LevelAction {
     },
 }
 
-/// A leveling policy with its parameters, as the registry reads and prints it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LevelingSpec {
-    /// No leveling.
-    None,
-    /// The papers' swap of the most- and the least-worn segment near the end of life (J sec. 3): once some
-    /// segment has `from` erases, after each erase. Taken literally the same pair would be swapped for ever
-    /// (spec sec. 3), so a swapped segment rests for `rest` erases of the device.
-    Swap {
-        /// Erase count of the most-worn segment from which on segments are swapped.
-        from: u32,
-        /// Erases of the device during which a swapped segment is not swapped again.
-        rest: u32,
-    },
-    /// Static leveling: when the most-worn segment has `spread` erases more than the least-worn sealed one,
-    /// the data of the latter is relocated to the most-worn free segment.
-    Threshold {
-        /// Largest difference of erase counts that is left alone.
-        spread: u32,
-    },
+/// A leveling policy. It is told of sealed segments and asked after each erase; nothing is called per page.
+pub trait Leveling: fmt::Debug + Send {
+    /// An open segment was sealed.
+    fn sealed(&mut self, segments: &Segments, segment: SegmentId);
+
+    /// A sealed segment was taken for cleaning or leveling.
+    fn taken(&mut self, segment: SegmentId);
+
+    /// What to do now that a segment was erased.
+    fn after_erase(&mut self, segments: &Segments) -> LevelAction;
 }
 
-impl fmt::Display for LevelingSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("none"),
-            Self::Swap { from, rest } => write!(f, "swap:from={from},rest={rest}"),
-            Self::Threshold { spread } => write!(f, "threshold:spread={spread}"),
+/// Sealed segments by erase count. O(log segments) per sealing and cleaning.
+#[derive(Clone, Debug)]
+struct Worn {
+    fewest: MinTree,
+    /// By the complement of the erase count.
+    most: MinTree,
+}
+
+impl Worn {
+    fn new(segments: u32) -> Self {
+        Self { fewest: MinTree::new(segments as usize), most: MinTree::new(segments as usize) }
+    }
+
+    fn insert(&mut self, segments: &Segments, segment: SegmentId) {
+        let erases = segments.erases[segment.index()];
+        self.fewest.set(segment.index(), erases);
+        self.most.set(segment.index(), u32::MAX - 1 - erases);
+    }
+
+    fn remove(&mut self, segment: SegmentId) {
+        self.fewest.set(segment.index(), u32::MAX);
+        self.most.set(segment.index(), u32::MAX);
+    }
+}
+
+/// Static leveling: when the most-worn segment has `spread` erases more than the least-worn sealed one, the data of
+/// the latter is relocated to the most-worn free segment.
+#[derive(Clone, Debug)]
+struct Threshold {
+    worn: Worn,
+    spread: u32,
+}
+
+impl Leveling for Threshold {
+    fn sealed(&mut self, segments: &Segments, segment: SegmentId) {
+        self.worn.insert(segments, segment);
+    }
+
+    fn taken(&mut self, segment: SegmentId) {
+        self.worn.remove(segment);
+    }
+
+    fn after_erase(&mut self, segments: &Segments) -> LevelAction {
+        match self.worn.fewest.first() {
+            Some(at) if segments.max_erases - segments.erases[at] > self.spread => {
+                LevelAction::Relocate(SegmentId(at as u32))
+            }
+            _ => LevelAction::Rest,
         }
     }
 }
 
-/// A leveling policy at work. O(log segments) per sealing and cleaning, nothing per page.
+/// The papers' swap of the most- and the least-worn segment near the end of life (J sec. 3): once some segment has
+/// `from` erases, after each erase. Taken literally the same pair would be swapped for ever (spec sec. 3), so a
+/// swapped segment rests for `rest` erases of the device.
 #[derive(Clone, Debug)]
-pub struct Leveler {
-    spec: LevelingSpec,
-    /// Sealed segments by erase count, and by its complement.
-    fewest: MinTree,
-    most: MinTree,
+struct Swap {
+    worn: Worn,
+    from: u32,
+    rest: u32,
     /// Segments that were swapped, with the erase of the device at which they may be swapped again.
     resting: VecDeque<(u64, SegmentId)>,
 }
 
-impl Leveler {
-    /// For a device of `segments` segments.
-    pub fn new(spec: LevelingSpec, segments: u32) -> Self {
-        let len = if spec == LevelingSpec::None { 0 } else { segments as usize };
-        Self { spec, fewest: MinTree::new(len), most: MinTree::new(len), resting: VecDeque::new() }
-    }
-
-    /// An open segment was sealed.
-    pub fn sealed(&mut self, segments: &Segments, segment: SegmentId) {
-        if self.spec != LevelingSpec::None && !self.resting.iter().any(|(_, s)| *s == segment) {
-            self.list(segment, segments.erases[segment.index()]);
-        }
-    }
-
-    /// A sealed segment was taken for cleaning or leveling.
-    pub fn taken(&mut self, segment: SegmentId) {
-        if self.spec != LevelingSpec::None {
-            self.fewest.set(segment.index(), u32::MAX);
-            self.most.set(segment.index(), u32::MAX);
-        }
-    }
-
-    /// What to do now that a segment was erased.
-    pub fn after_erase(&mut self, segments: &Segments) -> LevelAction {
-        match self.spec {
-            LevelingSpec::None => LevelAction::Rest,
-            LevelingSpec::Threshold { spread } => match self.fewest.first() {
-                Some(at) if segments.max_erases - segments.erases[at] > spread => {
-                    LevelAction::Relocate(SegmentId(at as u32))
-                }
-                _ => LevelAction::Rest,
-            },
-            LevelingSpec::Swap { from, rest } => {
-                if segments.max_erases < from {
-                    return LevelAction::Rest;
-                }
-                self.wake(segments);
-                let (Some(fresh), Some(worn)) = (self.fewest.first(), self.most.first()) else {
-                    return LevelAction::Rest;
-                };
-                if segments.erases[worn] <= segments.erases[fresh] + 1 {
-                    return LevelAction::Rest;
-                }
-                let (fresh, worn) = (SegmentId(fresh as u32), SegmentId(worn as u32));
-                for segment in [fresh, worn] {
-                    self.resting.push_back((segments.total_erases + u64::from(rest), segment));
-                }
-                LevelAction::Swap { worn, fresh }
-            }
-        }
-    }
-
+impl Swap {
     fn wake(&mut self, segments: &Segments) {
         while let Some((until, segment)) = self.resting.front().copied() {
             if until > segments.total_erases {
@@ -125,13 +160,38 @@ impl Leveler {
             }
             self.resting.pop_front();
             if segments.state[segment.index()] == State::Sealed {
-                self.list(segment, segments.erases[segment.index()]);
+                self.worn.insert(segments, segment);
             }
         }
     }
+}
 
-    fn list(&mut self, segment: SegmentId, erases: u32) {
-        self.fewest.set(segment.index(), erases);
-        self.most.set(segment.index(), u32::MAX - 1 - erases);
+impl Leveling for Swap {
+    fn sealed(&mut self, segments: &Segments, segment: SegmentId) {
+        if !self.resting.iter().any(|(_, resting)| *resting == segment) {
+            self.worn.insert(segments, segment);
+        }
+    }
+
+    fn taken(&mut self, segment: SegmentId) {
+        self.worn.remove(segment);
+    }
+
+    fn after_erase(&mut self, segments: &Segments) -> LevelAction {
+        if segments.max_erases < self.from {
+            return LevelAction::Rest;
+        }
+        self.wake(segments);
+        let (Some(fresh), Some(worn)) = (self.worn.fewest.first(), self.worn.most.first()) else {
+            return LevelAction::Rest;
+        };
+        if segments.erases[worn] <= segments.erases[fresh] + 1 {
+            return LevelAction::Rest;
+        }
+        let (fresh, worn) = (SegmentId(fresh as u32), SegmentId(worn as u32));
+        for segment in [fresh, worn] {
+            self.resting.push_back((segments.total_erases + u64::from(self.rest), segment));
+        }
+        LevelAction::Swap { worn, fresh }
     }
 }

@@ -1,25 +1,27 @@
-//! Cleaning policies: which segment is the victim ([`selection`]), where a page goes ([`placement`]), how
-//! wear is spread ([`leveling`]).
+//! Cleaning policies: which segment is the victim ([`selection`]), where a page goes ([`placement`], and [`allocator`]
+//! for file systems), how wear is spread ([`leveling`]).
 //!
 //! A policy answers over a read-only view of the segments and the engine acts. It reads no clock but the
-//! [`Now`] passed in and no generator but the one it was seeded with. [`registry`] names them all.
+//! [`Now`] passed in and no generator but the one it was seeded with. Policies are values: each table of rows
+//! ([`spec::Row`]) yields the names, the parser, the printer, the help, the documents and the tests of its policies, so
+//! that a new one is one file and one row.
 #![no_std]
 extern crate alloc;
 
 pub mod age;
+pub mod allocator;
 pub mod index;
 pub mod leveling;
-pub mod naive;
 pub mod placement;
-pub mod registry;
+pub mod scan;
 mod segments;
 pub mod selection;
 pub mod spec;
 
 pub use age::{AgeFunction, Clock, Now, Scale, Shape};
-pub use leveling::{LevelAction, Leveler, LevelingSpec};
-pub use placement::{Pages, Placement, PlacementSpec};
-pub use registry::{Info, Visitor, visit};
+pub use allocator::AllocatorSpec;
+pub use leveling::{LevelAction, Leveling, LevelingSpec};
+pub use placement::{Content, Hint, Pages, Placement, PlacementSpec, Placer, Subject};
 pub use segments::{Segments, Sizing, State};
 pub use selection::{Selection, SelectionSpec};
-pub use spec::{Parts, SpecError};
+pub use spec::{Spec, SpecError};

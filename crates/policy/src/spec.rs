@@ -1,18 +1,19 @@
-//! The compact text of a policy: `name`, or `name:key=value,key=value`.
+//! Policies as text: `name`, or `name:key=value,key=value`. A [`Row`] of a table says what a policy is called, which
+//! parameters it has and how it is built; parser, printer, help and documents come from the row.
 
+use crate::age::Scale;
+use alloc::string::ToString;
 use alloc::{format, string::String, vec::Vec};
 use core::fmt;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
 
-/// A policy's text that cannot be understood.
+/// A policy's text that cannot be understood. The message names what is wrong and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError(String);
 
 impl SpecError {
-    pub(crate) fn new(message: String) -> Self {
-        Self(message)
-    }
-
-    pub(crate) fn value(key: &str, value: &str, wanted: &str) -> Self {
+    fn value(key: &str, value: &str, wanted: &str) -> Self {
         Self(format!("{key}={value}: expected {wanted}"))
     }
 
@@ -30,75 +31,323 @@ impl fmt::Display for SpecError {
 
 impl core::error::Error for SpecError {}
 
-/// A name and its parameters, each to be taken once.
-#[derive(Clone, Debug)]
-pub struct Parts<'a> {
-    /// The name.
-    pub name: &'a str,
-    params: Vec<(&'a str, &'a str)>,
+/// The value of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// One of the parameter's names, by its number.
+    Choice(u8),
+    /// A whole number.
+    Number(u32),
+    /// A share, over 0 and at most 1.
+    Share(f64),
+    /// A span of time or of writes.
+    Scale(Scale),
+    /// The place of a parameter that the policy does not have.
+    Absent,
 }
 
-impl<'a> Parts<'a> {
-    /// Takes a text apart.
-    pub fn split(text: &'a str) -> Result<Self, SpecError> {
+/// What a parameter may be, with its default.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ParameterKind {
+    /// One of these names; the first is the default.
+    Choice(&'static [&'static str]),
+    /// A whole number from `min` to `max`.
+    Number {
+        /// The default.
+        default: u32,
+        /// The smallest.
+        min: u32,
+        /// The largest.
+        max: u32,
+    },
+    /// A share, over 0 and at most 1.
+    Share {
+        /// The default.
+        default: f64,
+    },
+    /// A span of time or of writes.
+    Scale {
+        /// The default.
+        default: Scale,
+    },
+}
+
+impl ParameterKind {
+    const fn default(&self) -> Value {
+        match *self {
+            Self::Choice(_) => Value::Choice(0),
+            Self::Number { default, .. } => Value::Number(default),
+            Self::Share { default } => Value::Share(default),
+            Self::Scale { default } => Value::Scale(default),
+        }
+    }
+
+    fn parse(&self, key: &'static str, text: &str) -> Result<Value, SpecError> {
+        match self {
+            Self::Choice(names) => match names.iter().position(|name| *name == text) {
+                Some(at) => Ok(Value::Choice(at as u8)),
+                None => Err(SpecError::value(key, text, &format!("one of {}", names.join(", ")))),
+            },
+            Self::Number { min, max, .. } => match text.parse().ok().filter(|n| (min..=max).contains(&n)) {
+                Some(number) => Ok(Value::Number(number)),
+                None => Err(SpecError::value(key, text, &format!("a whole number from {min} to {max}"))),
+            },
+            Self::Share { .. } => match text.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0) {
+                Some(share) => Ok(Value::Share(share)),
+                None => Err(SpecError::value(key, text, "a share, over 0 and at most 1")),
+            },
+            Self::Scale { .. } => match Scale::parse(text) {
+                Some(scale) => Ok(Value::Scale(scale)),
+                None => Err(SpecError::value(key, text, Scale::FORMS)),
+            },
+        }
+    }
+
+    fn print(&self, value: Value) -> String {
+        match (self, value) {
+            (Self::Choice(names), Value::Choice(at)) => names[usize::from(at)].to_string(),
+            (_, Value::Number(number)) => number.to_string(),
+            (_, Value::Share(share)) => share.to_string(),
+            (_, Value::Scale(scale)) => scale.to_string(),
+            (_, Value::Choice(_) | Value::Absent) => String::new(),
+        }
+    }
+}
+
+/// A parameter of a policy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameter {
+    /// The key to write.
+    pub key: &'static str,
+    /// What it may be.
+    pub kind: ParameterKind,
+    /// What it means.
+    pub help: &'static str,
+    /// It is printed only if it is not the default.
+    pub brief: bool,
+}
+
+impl Parameter {
+    /// One of `names`, the first by default; printed only if another is chosen.
+    pub const fn choice(key: &'static str, names: &'static [&'static str], help: &'static str) -> Self {
+        Self { key, kind: ParameterKind::Choice(names), help, brief: true }
+    }
+
+    /// A whole number of `range`.
+    pub const fn number(key: &'static str, default: u32, range: RangeInclusive<u32>, help: &'static str) -> Self {
+        let kind = ParameterKind::Number { default, min: *range.start(), max: *range.end() };
+        Self { key, kind, help, brief: false }
+    }
+
+    /// A share, over 0 and at most 1.
+    pub const fn share(key: &'static str, default: f64, help: &'static str) -> Self {
+        Self { key, kind: ParameterKind::Share { default }, help, brief: false }
+    }
+
+    /// A span of time or of writes.
+    pub const fn scale(key: &'static str, default: Scale, help: &'static str) -> Self {
+        Self { key, kind: ParameterKind::Scale { default }, help, brief: false }
+    }
+
+    /// The same, printed even if it is the default.
+    pub const fn always_printed(self) -> Self {
+        Self { brief: false, ..self }
+    }
+
+    /// What a person wants to know of it: its values, the default, its meaning.
+    pub fn describe(&self) -> String {
+        match &self.kind {
+            ParameterKind::Choice([first, rest @ ..]) => {
+                let rest: Vec<_> = rest.iter().map(|name| format!(", {name}")).collect();
+                format!("{first} (default){}: {}", rest.concat(), self.help)
+            }
+            kind => format!("{} (default): {}", kind.print(kind.default()), self.help),
+        }
+    }
+}
+
+/// Parameters of a policy at most.
+const MAX_PARAMETERS: usize = 4;
+
+type Values = [Value; MAX_PARAMETERS];
+
+/// The parameters that a policy is built with. Asking for a parameter that the row does not declare, or as another
+/// type, is an error of the row and panics; the tests build every row.
+#[derive(Clone, Copy, Debug)]
+pub struct Args {
+    parameters: &'static [Parameter],
+    values: Values,
+}
+
+impl Args {
+    fn get(&self, key: &str) -> Value {
+        let at = self.parameters.iter().position(|parameter| parameter.key == key);
+        self.values[at.unwrap_or_else(|| panic!("the row declares no parameter '{key}'"))]
+    }
+
+    /// Which of `all`, whose names the row lists in the same order, was chosen.
+    pub fn choice<T: Copy>(&self, key: &str, all: &[T]) -> T {
+        let Value::Choice(at) = self.get(key) else { panic!("'{key}' is no choice") };
+        all[usize::from(at)]
+    }
+
+    /// A whole number.
+    pub fn number(&self, key: &str) -> u32 {
+        let Value::Number(number) = self.get(key) else { panic!("'{key}' is no number") };
+        number
+    }
+
+    /// A share.
+    pub fn share(&self, key: &str) -> f64 {
+        let Value::Share(share) = self.get(key) else { panic!("'{key}' is no share") };
+        share
+    }
+
+    /// A span.
+    pub fn scale(&self, key: &str) -> Scale {
+        let Value::Scale(scale) = self.get(key) else { panic!("'{key}' is no span") };
+        scale
+    }
+}
+
+/// A policy in its table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<B: 'static> {
+    /// The name to write.
+    pub name: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// Its parameters.
+    pub parameters: &'static [Parameter],
+    /// Where it comes from; empty if it needs no source.
+    pub source: &'static str,
+    /// How it is built.
+    pub build: B,
+}
+
+/// What a table lists.
+pub trait Kind: 'static {
+    /// The name of one entry in messages.
+    const WHAT: &'static str;
+    /// How an entry is built.
+    type Build: Copy + 'static;
+
+    /// The rows of the table. A name that two rows have means the first.
+    fn rows() -> impl Iterator<Item = &'static Row<Self::Build>> + Clone;
+}
+
+/// A policy of a table with its parameters: a value that is read from text and prints as text that reads as the same.
+pub struct Spec<K: Kind> {
+    row: &'static Row<K::Build>,
+    values: Values,
+}
+
+impl<K: Kind> Spec<K> {
+    fn of(row: &'static Row<K::Build>) -> Self {
+        let mut values = [Value::Absent; MAX_PARAMETERS];
+        for (value, parameter) in values.iter_mut().zip(row.parameters) {
+            *value = parameter.kind.default();
+        }
+        Self { row, values }
+    }
+
+    /// All entries of the table, each with its default parameters.
+    pub fn all() -> impl Iterator<Item = Self> + Clone {
+        K::rows().map(Self::of)
+    }
+
+    /// The entry of a text that is known to be right.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn known(text: &str) -> Self {
+        text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The row: name, summary, parameters, source.
+    pub fn row(&self) -> &'static Row<K::Build> {
+        self.row
+    }
+
+    /// The name, without parameters.
+    pub fn name(&self) -> &'static str {
+        self.row.name
+    }
+
+    /// The parameters, for the row's constructor.
+    pub fn args(&self) -> Args {
+        Args { parameters: self.row.parameters, values: self.values }
+    }
+}
+
+/// The first row with its default parameters.
+impl<K: Kind> Default for Spec<K> {
+    fn default() -> Self {
+        Self::of(K::rows().next().expect("a table has a row"))
+    }
+}
+
+impl<K: Kind> Clone for Spec<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Kind> Copy for Spec<K> {}
+
+impl<K: Kind> PartialEq for Spec<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.row.name == other.row.name && self.values == other.values
+    }
+}
+
+impl<K: Kind> fmt::Debug for Spec<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<K: Kind> fmt::Display for Spec<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.row.name)?;
+        let mut separator = ':';
+        for (parameter, value) in self.row.parameters.iter().zip(self.values) {
+            if !parameter.brief || value != parameter.kind.default() {
+                write!(f, "{separator}{}={}", parameter.key, parameter.kind.print(value))?;
+                separator = ',';
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<K: Kind> FromStr for Spec<K> {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let mut params: Vec<(&str, &str)> = Vec::new();
-        for part in rest.split(',').filter(|p| !p.is_empty()) {
+        let name = name.trim();
+        let row = K::rows().find(|row| row.name == name);
+        let row = row.ok_or_else(|| SpecError::unknown(K::WHAT, name, K::rows().map(|row| row.name)))?;
+        let mut spec = Self::of(row);
+        let mut given: Vec<&str> = Vec::new();
+        for part in rest.split(',').filter(|part| !part.is_empty()) {
             let Some((key, value)) = part.split_once('=') else {
-                return Err(SpecError::new(format!("'{part}' in '{text}': parameters are written key=value")));
+                return Err(SpecError(format!("'{part}' in '{text}': parameters are written key=value")));
             };
-            if params.iter().any(|(k, _)| *k == key.trim()) {
-                return Err(SpecError::new(format!("'{}' is given twice in '{text}'", key.trim())));
+            let (key, value) = (key.trim(), value.trim());
+            if given.contains(&key) {
+                return Err(SpecError(format!("'{key}' is given twice in '{text}'")));
             }
-            params.push((key.trim(), value.trim()));
+            given.push(key);
+            let Some(at) = row.parameters.iter().position(|parameter| parameter.key == key) else {
+                let known: Vec<_> = row.parameters.iter().map(|parameter| parameter.key).collect();
+                let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+                return Err(SpecError(format!("'{name}' has no parameter '{key}'; it has {known}")));
+            };
+            let Parameter { key, kind, .. } = &row.parameters[at];
+            spec.values[at] = kind.parse(key, value)?;
         }
-        Ok(Self { name: name.trim(), params })
+        Ok(spec)
     }
-
-    /// Takes a parameter as it stands.
-    pub fn text(&mut self, key: &str) -> Option<&'a str> {
-        let at = self.params.iter().position(|(k, _)| *k == key)?;
-        Some(self.params.remove(at).1)
-    }
-
-    /// Takes a whole number.
-    pub fn number(&mut self, key: &str, default: u32, range: core::ops::RangeInclusive<u32>) -> Result<u32, SpecError> {
-        let Some(text) = self.text(key) else { return Ok(default) };
-        let wanted = || format!("a whole number from {} to {}", range.start(), range.end());
-        text.parse().ok().filter(|n| range.contains(n)).ok_or_else(|| SpecError::value(key, text, &wanted()))
-    }
-
-    /// Takes a positive number.
-    pub fn positive(&mut self, key: &str, default: f64) -> Result<f64, SpecError> {
-        let Some(text) = self.text(key) else { return Ok(default) };
-        let value = text.parse::<f64>().ok().filter(|v| v.is_finite() && *v > 0.0);
-        value.ok_or_else(|| SpecError::value(key, text, "a positive number"))
-    }
-
-    /// Takes one of some names.
-    pub fn choice<T: Copy>(&mut self, key: &str, default: T, choices: &[(&str, T)]) -> Result<T, SpecError> {
-        let Some(text) = self.text(key) else { return Ok(default) };
-        choices.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
-            let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
-            SpecError::value(key, text, &format!("one of {}", names.join(", ")))
-        })
-    }
-
-    /// Refuses what no one took.
-    pub fn finish(self, known: &[&str]) -> Result<(), SpecError> {
-        match self.params.first() {
-            None => Ok(()),
-            Some((key, _)) if known.is_empty() => {
-                Err(SpecError::new(format!("'{}' has no parameter '{key}'; it has none", self.name)))
-            }
-            Some((key, _)) => {
-                Err(SpecError::new(format!("'{}' has no parameter '{key}'; it has {}", self.name, known.join(", "))))
-            }
-        }
-    }
-}
-
-/// The name under which `value` is listed in `choices`.
-pub(crate) fn name_of<T: PartialEq>(value: &T, choices: &[(&'static str, T)]) -> &'static str {
-    choices.iter().find(|(_, v)| v == value).map_or("?", |(name, _)| name)
 }

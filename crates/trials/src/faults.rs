@@ -3,7 +3,6 @@ use crate::{Chip, Oracle, Setup, Step, Tally, script};
 use margay_flash::{Lpn, Ppn};
 use margay_ftl::FtlError;
 use margay_media::{Damage, Faults, RamFlash, Strict};
-use margay_policy::{Placement, Selection, Visitor, visit};
 
 type Device = Faults<Strict<RamFlash>>;
 
@@ -28,7 +27,7 @@ fn text<T>(what: &str, result: Result<T, impl std::fmt::Display>) -> Result<T, S
 /// Lets every `stride`-th program and every `stride`-th erase of a script fail, one after the other and, for
 /// each, with a second failure soon after: the disk must go on, and hold everything after a mount too.
 pub fn bad_segments(setup: &Setup, seed: u64, len: usize, stride: u64) -> Tally {
-    visit(setup.selection, setup.placement, setup.sizing(), BadSegments { setup, seed, len, stride })
+    BadSegments { setup, seed, len, stride }.run()
 }
 
 struct BadSegments<'a> {
@@ -39,17 +38,12 @@ struct BadSegments<'a> {
 }
 
 impl BadSegments<'_> {
-    fn trial<S: Selection, P: Placement>(
-        &self,
-        policies: &impl Fn() -> (S, P),
-        fail: impl Fn(&mut Device),
-    ) -> Result<(u64, u64), String> {
+    fn trial(&self, fail: impl Fn(&mut Device)) -> Result<(u64, u64), String> {
         let setup = self.setup;
         let mut device = device(setup);
         fail(&mut device);
         let mut oracle = Oracle::new(setup.pages());
-        let (selection, placement) = policies();
-        let (mut disk, mut anchor) = text("format", setup.format(&mut device, selection, placement))?;
+        let (mut disk, mut anchor) = text("format", setup.format(&mut device))?;
         text("script", run(&mut disk, &mut oracle, &steps(setup, self.seed, self.len)))?;
         text("audit", disk.audit())?;
         oracle.check(&mut disk)?;
@@ -58,8 +52,7 @@ impl BadSegments<'_> {
         drop(disk);
         let operations = device.operations();
         for what in ["mount after the stop", "mount without a stop"] {
-            let (selection, placement) = policies();
-            let (mut disk, _) = text(what, setup.mount(&mut device, selection, placement))?;
+            let (mut disk, _) = text(what, setup.mount(&mut device))?;
             text(what, disk.audit())?;
             oracle.check(&mut disk).map_err(|error| format!("{what}: {error}"))?;
             if disk.retired_segments().len() < retired {
@@ -78,17 +71,10 @@ impl BadSegments<'_> {
     }
 }
 
-impl Visitor for BadSegments<'_> {
-    type Output = Tally;
-
-    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
-        self,
-        selection: S,
-        placement: P,
-    ) -> Tally {
-        let policies = || (selection.clone(), placement.clone());
+impl BadSegments<'_> {
+    fn run(self) -> Tally {
         let mut tally = Tally::default();
-        let (programs, erases) = match self.trial(&policies, |_| {}) {
+        let (programs, erases) = match self.trial(|_| {}) {
             Ok(operations) => operations,
             Err(error) => {
                 tally.count(Err(error), || "without a fault".into());
@@ -103,14 +89,14 @@ impl Visitor for BadSegments<'_> {
         };
         for second in [0, 1, 5] {
             for at in (0..programs).step_by(self.stride as usize) {
-                let result = self.trial(&policies, |device| {
+                let result = self.trial(|device| {
                     device.fail_program(at);
                     device.fail_program(at + second);
                 });
                 tally.count(result.map(drop), || name("program", at, second));
             }
             for at in (0..erases).step_by(self.stride.div_ceil(4) as usize) {
-                let result = self.trial(&policies, |device| {
+                let result = self.trial(|device| {
                     device.fail_erase(at);
                     device.fail_erase(at + second);
                 });
@@ -123,7 +109,7 @@ impl Visitor for BadSegments<'_> {
 
 /// Wears a device out: writes until it refuses; then, and after a mount, everything must be readable.
 pub fn wear_out(setup: &Setup, seed: u64) -> Tally {
-    visit(setup.selection, setup.placement, setup.sizing(), WearOut { setup, seed })
+    WearOut { setup, seed }.run()
 }
 
 struct WearOut<'a> {
@@ -132,13 +118,12 @@ struct WearOut<'a> {
 }
 
 impl WearOut<'_> {
-    fn trial<S: Selection, P: Placement>(&self, policies: &impl Fn() -> (S, P)) -> Result<(), String> {
+    fn trial(&self) -> Result<(), String> {
         let setup = self.setup;
         let mut device = device(setup);
         device.wear_out_after(12);
         let mut oracle = Oracle::new(setup.pages());
-        let (selection, placement) = policies();
-        let (mut disk, _) = text("format", setup.format(&mut device, selection, placement))?;
+        let (mut disk, _) = text("format", setup.format(&mut device))?;
         let endless = (0..).map(|seed| steps(setup, seed ^ self.seed, 500));
         let error = endless.take(1000).find_map(|steps| run(&mut disk, &mut oracle, &steps).err());
         match error {
@@ -150,9 +135,8 @@ impl WearOut<'_> {
         oracle.clone().check(&mut disk)?;
         text("audit", disk.audit())?;
         drop(disk);
-        let (selection, placement) = policies();
         let mut loaded_device = device;
-        let (mut disk, _) = match setup.mount(&mut loaded_device, selection, placement) {
+        let (mut disk, _) = match setup.mount(&mut loaded_device) {
             Ok(mounted) => mounted,
             Err(error) => return Err(format!("mount: {error}")),
         };
@@ -160,16 +144,10 @@ impl WearOut<'_> {
     }
 }
 
-impl Visitor for WearOut<'_> {
-    type Output = Tally;
-
-    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
-        self,
-        selection: S,
-        placement: P,
-    ) -> Tally {
+impl WearOut<'_> {
+    fn run(self) -> Tally {
         let mut tally = Tally::default();
-        let result = self.trial(&|| (selection.clone(), placement.clone()));
+        let result = self.trial();
         tally.count(result, || format!("{:?} {} worn out", self.setup.chip, self.setup.placement));
         tally
     }
@@ -178,7 +156,7 @@ impl Visitor for WearOut<'_> {
 /// Bit errors in data: below the ECC's strength every page is read and rewritten in idle time; above it the page
 /// is an error, never wrong data, and can be written anew.
 pub fn bit_errors(setup: &Setup, seed: u64) -> Tally {
-    visit(setup.selection, setup.placement, setup.sizing(), BitErrors { setup, seed })
+    BitErrors { setup, seed }.run()
 }
 
 struct BitErrors<'a> {
@@ -187,17 +165,11 @@ struct BitErrors<'a> {
 }
 
 impl BitErrors<'_> {
-    fn trial<S: Selection, P: Placement>(
-        &self,
-        policies: &impl Fn() -> (S, P),
-        lpn: u32,
-        bits: u32,
-    ) -> Result<(), String> {
+    fn trial(&self, lpn: u32, bits: u32) -> Result<(), String> {
         let setup = self.setup;
         let mut device = device(setup);
         let mut oracle = Oracle::new(setup.pages());
-        let (selection, placement) = policies();
-        let (mut disk, _) = text("format", setup.format(&mut device, selection, placement))?;
+        let (mut disk, _) = text("format", setup.format(&mut device))?;
         text("script", run(&mut disk, &mut oracle, &steps(setup, self.seed, 100)))?;
         text("write", run(&mut disk, &mut oracle, &[Step::Write(lpn, false), Step::Flush]))?;
         let ppn = disk.place(Lpn(lpn)).ok_or("a page that was written has a place")?;
@@ -230,19 +202,12 @@ impl BitErrors<'_> {
     }
 }
 
-impl Visitor for BitErrors<'_> {
-    type Output = Tally;
-
-    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
-        self,
-        selection: S,
-        placement: P,
-    ) -> Tally {
-        let policies = || (selection.clone(), placement.clone());
+impl BitErrors<'_> {
+    fn run(self) -> Tally {
         let mut tally = Tally::default();
         for lpn in 0..self.setup.pages() {
             for bits in [1, ECC_BITS, ECC_BITS + 1] {
-                let result = self.trial(&policies, lpn, bits);
+                let result = self.trial(lpn, bits);
                 tally.count(result, || format!("{:?} page {lpn} with {bits} flipped bits", self.setup.chip));
             }
         }
@@ -253,7 +218,7 @@ impl Visitor for BitErrors<'_> {
 /// Flips, one after the other, every `stride`-th bit of what the format keeps beside data, and mounts: nothing may
 /// be lost or wrong.
 pub fn metadata_flips(setup: &Setup, seed: u64, stride: usize) -> Tally {
-    visit(setup.selection, setup.placement, setup.sizing(), MetadataFlips { setup, seed, stride })
+    MetadataFlips { setup, seed, stride }.run()
 }
 
 struct MetadataFlips<'a> {
@@ -262,14 +227,8 @@ struct MetadataFlips<'a> {
     stride: usize,
 }
 
-impl Visitor for MetadataFlips<'_> {
-    type Output = Tally;
-
-    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
-        self,
-        selection: S,
-        placement: P,
-    ) -> Tally {
+impl MetadataFlips<'_> {
+    fn run(self) -> Tally {
         let (setup, mut tally) = (self.setup, Tally::default());
         let geometry = setup.geometry;
         let page_bits = geometry.page_bytes() as usize * 8;
@@ -277,8 +236,7 @@ impl Visitor for MetadataFlips<'_> {
         for clean in [false, true] {
             let mut device = Strict::new(RamFlash::new(geometry));
             let mut oracle = Oracle::new(setup.pages());
-            let (mut disk, mut anchor) =
-                setup.format(&mut device, selection.clone(), placement.clone()).expect("format");
+            let (mut disk, mut anchor) = setup.format(&mut device).expect("format");
             run(&mut disk, &mut oracle, &steps(setup, self.seed, 300)).expect("script");
             if clean {
                 disk.stop(&mut anchor, &setup.superblock).expect("stop");
@@ -297,8 +255,7 @@ impl Visitor for MetadataFlips<'_> {
                 let mut damaged = device.clone();
                 damaged.page_bytes_mut(ppn)[bit / 8] ^= 1 << (bit % 8);
                 let mut oracle = oracle.clone();
-                let result = text("mount", setup.mount(&mut damaged, selection.clone(), placement.clone()))
-                    .and_then(|(mut disk, _)| oracle.check(&mut disk));
+                let result = text("mount", setup.mount(&mut damaged)).and_then(|(mut disk, _)| oracle.check(&mut disk));
                 tally.count(result, || format!("{:?} clean={clean} bit {bit} of page {ppn}", setup.chip));
             }
         }

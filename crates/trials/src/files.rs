@@ -4,13 +4,10 @@ use crate::enumerate::{Cuts, Device, Subject, enumerate};
 use crate::{Chip, Tally};
 use margay_flash::{Flash, FlashError, Geometry};
 use margay_format::{ClientKind, Formatted, Layout, Superblock, shown_geometry};
-use margay_fs::{
-    Allocator, AllocatorSpec, FoundFs, Fs, FsError, FsMountError, Kind, NewObject, ROOT, RenameFlags, owners,
-};
-use margay_log::{Config, LogError};
+use margay_fs::{AllocatorSpec, FoundFs, Fs, FsError, FsMountError, Kind, NewObject, ROOT, RenameFlags, owners};
+use margay_log::{Config, LogError, Policies};
 use margay_media::{Faults, PowerCut, RamFlash, Strict};
-use margay_policy::Sizing;
-use margay_policy::selection::{Greedy, Tie};
+use margay_policy::{SelectionSpec, Sizing};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
@@ -44,7 +41,7 @@ struct Setup {
     superblock: Superblock,
 }
 
-type FileSystem<'d, D> = Fs<Formatted<&'d mut D>, Greedy>;
+type FileSystem<'d, D> = Fs<Formatted<&'d mut D>>;
 
 impl Setup {
     fn new(chip: Chip, allocator: AllocatorSpec) -> Self {
@@ -85,15 +82,15 @@ impl Setup {
         Formatted::new(device, owners(), encoded).expect("the layout fits")
     }
 
-    fn selection(&self) -> Greedy {
+    fn policies(&self) -> Policies {
         let (segments, data_pages) = (self.geometry.segments(), self.config.data_pages(&self.superblock.geometry));
         let exported_pages = self.superblock.exported_pages;
-        Greedy::new(Sizing { segments, data_pages, exported_pages, seed: 0 }, Tie::Index)
+        let sizing = Sizing { segments, data_pages, exported_pages, seed: 0 };
+        Policies::for_files(SelectionSpec::default(), self.allocator, sizing)
     }
 
     fn format<'d, D: Flash>(&self, device: &'d mut D) -> Result<FileSystem<'d, D>, FsMountError> {
-        let allocator = Allocator::new(self.allocator);
-        Fs::format(self.device(device), &self.superblock, self.config, self.selection(), allocator)
+        Fs::format(self.device(device), &self.superblock, self.config, self.policies())
     }
 
     fn mount<'d, D: Flash>(&self, device: &'d mut D) -> Result<FileSystem<'d, D>, FsMountError> {
@@ -102,8 +99,7 @@ impl Setup {
         if let Some(problem) = found.problems.first() {
             panic!("the mount found a problem: {problem}");
         }
-        let allocator = Allocator::new(self.allocator);
-        Fs::mount(device, &self.superblock, self.config, self.selection(), allocator, found, false)
+        Fs::mount(device, &self.superblock, self.config, self.policies(), found, false)
     }
 }
 

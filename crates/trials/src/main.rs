@@ -66,8 +66,7 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
         }
     }
     for chip in Chip::ALL {
-        for allocator in margay_fs::allocators() {
-            let spec = allocator.name.parse().expect("an allocator of the registry");
+        for spec in margay_fs::AllocatorSpec::made_for_files() {
             let (stride, second, seeds) = if full { (1, 2, 3) } else { (7, 6, 1) };
             let campaign = move || {
                 let mut tally = Tally::default();
@@ -76,9 +75,9 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
             };
             let bad = move || file_bad_segments(chip, spec, 1, 150, if full { 1 } else { 9 });
             let bits = move || file_bit_errors(chip, spec, 1);
-            campaigns.push((format!("bit errors under files, {chip:?}, {}", allocator.name), Box::new(bits)));
-            campaigns.push((format!("bad segments under files, {chip:?}, {}", allocator.name), Box::new(bad)));
-            campaigns.push((format!("power cuts under files, {chip:?}, {}", allocator.name), Box::new(campaign)));
+            campaigns.push((format!("bit errors under files, {chip:?}, {}", spec.name()), Box::new(bits)));
+            campaigns.push((format!("bad segments under files, {chip:?}, {}", spec.name()), Box::new(bad)));
+            campaigns.push((format!("power cuts under files, {chip:?}, {}", spec.name()), Box::new(campaign)));
         }
     }
     for chip in Chip::ALL {

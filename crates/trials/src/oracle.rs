@@ -1,7 +1,6 @@
 use margay_flash::{Flash, Lpn};
 use margay_format::{Formatted, Store};
 use margay_ftl::Ftl;
-use margay_policy::{Placement, Selection};
 
 /// What every page may hold: all that was attempted since the last that is durable.
 #[derive(Clone, Debug)]
@@ -59,10 +58,7 @@ impl Oracle {
     }
 
     /// Reads every page of a disk. What it holds now it must hold from now on.
-    pub fn check<F: Flash, S: Selection, P: Placement>(
-        &mut self,
-        disk: &mut Ftl<Formatted<F>, S, P>,
-    ) -> Result<(), String> {
+    pub fn check<F: Flash>(&mut self, disk: &mut Ftl<Formatted<F>>) -> Result<(), String> {
         let page_bytes = disk.log().device().geometry().page_bytes() as usize;
         let read = |lpn, page: &mut [u8]| disk.read(lpn, page).map(|found| found.is_some()).map_err(|e| e.to_string());
         self.check_pages(page_bytes, read)

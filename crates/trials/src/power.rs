@@ -6,40 +6,18 @@ use margay_format::Anchor;
 use margay_ftl::{FtlError, MountError};
 use margay_log::LogError;
 use margay_media::{PowerCut, RamFlash, Strict};
-use margay_policy::{Placement, Selection, Visitor, visit};
 
 /// Cuts the power at every `stride`-th program and erase of a script, in every way, and then, for every
 /// `second_stride`-th of these, at every operation of the recovery, in every way. After each, the disk must hold
 /// what was acknowledged, stand three times as many overwrites, and hold them too.
 pub fn power_cuts(setup: &Setup, seed: u64, len: usize, stride: u64, second_stride: u64) -> Tally {
     let cuts = Cuts { seed, stride, second_stride };
-    visit(setup.selection, setup.placement, setup.sizing(), Campaign { setup, len, cuts })
+    let steps = script(setup.pages(), len, seed);
+    enumerate(&Trial { setup, steps, seed }, cuts)
 }
 
-struct Campaign<'a> {
+struct Trial<'a> {
     setup: &'a Setup,
-    len: usize,
-    cuts: Cuts,
-}
-
-impl Visitor for Campaign<'_> {
-    type Output = Tally;
-
-    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
-        self,
-        selection: S,
-        placement: P,
-    ) -> Tally {
-        let seed = self.cuts.seed;
-        let steps = script(self.setup.pages(), self.len, seed);
-        let policies = || (selection.clone(), placement.clone());
-        enumerate(&Trial { setup: self.setup, policies, steps, seed }, self.cuts)
-    }
-}
-
-struct Trial<'a, Make> {
-    setup: &'a Setup,
-    policies: Make,
     steps: Vec<Step>,
     seed: u64,
 }
@@ -49,12 +27,11 @@ fn is_power_lost(error: &FtlError) -> bool {
 }
 
 /// A mounted disk with its anchor, if the power lasted.
-type Mounted<'d, S, P> = Option<(Disk<&'d mut Device, S, P>, Anchor)>;
+type Mounted<'d> = Option<(Disk<&'d mut Device>, Anchor)>;
 
-impl<S: Selection, P: Placement, Make: Fn() -> (S, P)> Trial<'_, Make> {
-    fn mounted<'d>(&self, device: &'d mut Device) -> Result<Mounted<'d, S, P>, String> {
-        let (selection, placement) = (self.policies)();
-        match self.setup.mount(device, selection, placement) {
+impl Trial<'_> {
+    fn mounted<'d>(&self, device: &'d mut Device) -> Result<Mounted<'d>, String> {
+        match self.setup.mount(device) {
             Ok(mounted) => Ok(Some(mounted)),
             Err(MountError::Ftl(error)) if is_power_lost(&error) => Ok(None),
             Err(error) => Err(format!("mount: {error}")),
@@ -62,7 +39,7 @@ impl<S: Selection, P: Placement, Make: Fn() -> (S, P)> Trial<'_, Make> {
     }
 }
 
-impl<S: Selection, P: Placement, Make: Fn() -> (S, P)> Subject for Trial<'_, Make> {
+impl Subject for Trial<'_> {
     type Oracle = Oracle;
 
     fn name(&self) -> String {
@@ -73,8 +50,7 @@ impl<S: Selection, P: Placement, Make: Fn() -> (S, P)> Subject for Trial<'_, Mak
         let setup = self.setup;
         let mut device = PowerCut::new(Strict::new(RamFlash::new(setup.geometry)));
         let mut oracle = Oracle::new(setup.pages());
-        let (selection, placement) = (self.policies)();
-        let (mut disk, mut anchor) = setup.format(&mut device, selection, placement).expect("format");
+        let (mut disk, mut anchor) = setup.format(&mut device).expect("format");
         let mut steps: Vec<_> = (0..setup.pages()).map(|lpn| Step::Write(lpn, lpn % 8 == 7)).collect();
         steps.extend(script(setup.pages(), 200, self.seed ^ 0xBA5E));
         steps.push(Step::Flush);

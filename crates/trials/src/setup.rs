@@ -3,8 +3,8 @@ use crate::oracle::content;
 use margay_flash::{Flash, Geometry, Lpn, Ppn};
 use margay_format::{Anchor, ClientKind, Formatted, Record, Superblock, shown_geometry};
 use margay_ftl::{Ftl, FtlError, Loaded, MountError, OwnPages, load};
-use margay_log::{Config, Hint};
-use margay_policy::{LevelingSpec, Placement, PlacementSpec, Selection, SelectionSpec, Sizing};
+use margay_log::{Config, Hint, Policies};
+use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec, Sizing};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -105,9 +105,11 @@ impl Setup {
         self.superblock.exported_pages
     }
 
-    pub(crate) fn sizing(&self) -> Sizing {
+    fn policies(&self) -> Policies {
         let data_pages = self.config.data_pages(&self.superblock.geometry);
-        Sizing { segments: self.geometry.segments(), data_pages, exported_pages: self.pages(), seed: 5 }
+        let segments = self.geometry.segments();
+        let sizing = Sizing { segments, data_pages, exported_pages: self.pages(), seed: 5 };
+        Policies::new(self.selection, self.placement, sizing)
     }
 
     fn formatted<F: Flash>(&self, device: F) -> Formatted<F> {
@@ -117,37 +119,27 @@ impl Setup {
     }
 
     /// A fresh disk on an erased device.
-    pub fn format<F: Flash, S: Selection, P: Placement>(
-        &self,
-        device: F,
-        selection: S,
-        placement: P,
-    ) -> Result<(Disk<F, S, P>, Anchor), FtlError> {
+    pub fn format<F: Flash>(&self, device: F) -> Result<(Disk<F>, Anchor), FtlError> {
         let mut device = self.formatted(device);
         let mut anchor = Anchor::default();
         device
             .write_anchor(&mut anchor, &self.superblock, &Record::InUse)
             .map_err(|error| FtlError::Log(error.into()))?;
         let encoded = self.superblock.encode().expect("a small superblock");
-        let disk = Ftl::new(device, self.config, selection, placement, self.pages(), &encoded)?;
+        let disk = Ftl::new(device, self.config, self.policies(), self.pages(), &encoded)?;
         Ok((disk, anchor))
     }
 
     /// The disk of a device that was used before.
-    pub fn mount<F: Flash, S: Selection, P: Placement>(
-        &self,
-        device: F,
-        selection: S,
-        placement: P,
-    ) -> Result<(Disk<F, S, P>, Anchor), MountError> {
+    pub fn mount<F: Flash>(&self, device: F) -> Result<(Disk<F>, Anchor), MountError> {
         let mut device = self.formatted(device);
         let loaded: Loaded = load(&mut device, &self.superblock, true)?;
-        Ftl::mount(device, &self.superblock, self.config, selection, placement, loaded, false)
+        Ftl::mount(device, &self.superblock, self.config, self.policies(), loaded, false)
     }
 }
 
 /// A disk that can be mounted again.
-pub type Disk<F, S, P> = Ftl<Formatted<F>, S, P>;
+pub type Disk<F> = Ftl<Formatted<F>>;
 
 /// What a host does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,11 +172,7 @@ pub fn script(pages: u32, len: usize, seed: u64) -> Vec<Step> {
 }
 
 /// Carries out steps, and tells the oracle.
-pub fn run<F: Flash, S: Selection, P: Placement>(
-    disk: &mut Disk<F, S, P>,
-    oracle: &mut Oracle,
-    steps: &[Step],
-) -> Result<(), FtlError> {
+pub fn run<F: Flash>(disk: &mut Disk<F>, oracle: &mut Oracle, steps: &[Step]) -> Result<(), FtlError> {
     use margay_format::Store;
     let mut page = vec![0; disk.log().device().geometry().page_bytes() as usize];
     for (time, step) in (0..).zip(steps) {

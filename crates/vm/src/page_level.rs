@@ -3,8 +3,7 @@ use alloc::{vec, vec::Vec};
 use margay_flash::{Lpn, Ppn};
 use margay_format::Store;
 use margay_hybrid::{Host, Move, Victim};
-use margay_log::{Client, Config, Hint, Log, LogError};
-use margay_policy::{Placement, Selection};
+use margay_log::{Client, Config, Content, Hint, Log, LogError, Policies};
 
 const UNMAPPED: u32 = u32::MAX;
 
@@ -43,18 +42,17 @@ impl Client<Lpn> for Map {
 /// The cache over the page-mapped log: what the cache holds is given up when its segment is cleaned (DA-GC), or
 /// copied as any other page (DU-GC). Nothing is written along with cleaning.
 #[derive(Debug)]
-pub struct PageLevel<D, S, P: Placement> {
-    log: Log<D, S, P, Lpn>,
+pub struct PageLevel<D> {
+    log: Log<D, Lpn>,
     map: Map,
 }
 
-impl<D: Store, S: Selection, P: Placement> PageLevel<D, S, P> {
+impl<D: Store> PageLevel<D> {
     /// An empty cache over an erased device. With `preload` every page is on flash before.
     pub fn new(
         device: D,
         config: Config,
-        selection: S,
-        placement: P,
+        policies: Policies,
         pages: u32,
         cache: CacheConfig,
         preload: bool,
@@ -62,12 +60,11 @@ impl<D: Store, S: Selection, P: Placement> PageLevel<D, S, P> {
         let pages_per_block = device.geometry().pages_per_segment();
         let cache = Cache::new(cache, pages, pages_per_block);
         let mut map = Map { places: vec![UNMAPPED; pages as usize], cache };
-        let log = Log::new(device, config, selection, placement, pages, &mut map)?;
+        let log = Log::new(device, config, policies, pages, &mut map)?;
         let mut paging = Self { log, map };
         if preload {
             for lpn in (0..pages).map(Lpn) {
-                let to = paging.log.fill(&mut paging.map, lpn, &[], Hint::None)?;
-                paging.map.relocated(lpn, to);
+                paging.log.fill(&mut paging.map, lpn, Content::Page, &[], Hint::None)?;
             }
             paging.log.reset_counters();
         }
@@ -93,13 +90,7 @@ impl<D: Store, S: Selection, P: Placement> PageLevel<D, S, P> {
             && let Some(evicted) = self.map.cache.evict()
             && evicted.dirty
         {
-            let old = self.map.locate(evicted.lpn);
-            if old.is_some() {
-                self.map.places[evicted.lpn.index()] = UNMAPPED;
-                self.map.cache.on_flash(evicted.lpn, false);
-            }
-            let to = self.log.append(&mut self.map, evicted.lpn, old, &[], Hint::None, 0)?;
-            self.map.relocated(evicted.lpn, to);
+            self.log.write(&mut self.map, evicted.lpn, Content::Page, &[], Hint::None, 0)?;
         }
         self.map.cache.insert(lpn, write);
         Ok(())
@@ -111,7 +102,7 @@ impl<D: Store, S: Selection, P: Placement> PageLevel<D, S, P> {
     }
 
     /// The log.
-    pub const fn log(&self) -> &Log<D, S, P, Lpn> {
+    pub const fn log(&self) -> &Log<D, Lpn> {
         &self.log
     }
 }

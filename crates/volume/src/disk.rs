@@ -1,11 +1,11 @@
-//! A mounted disk behind one pointer: the policies are chosen once, every call below is static.
+//! A mounted disk behind one pointer, whatever its device.
 
 use crate::VolumeError;
 use margay_flash::{Flash, Lpn};
 use margay_format::{Anchor, Formatted, Superblock};
 use margay_ftl::{Ftl, Loaded};
-use margay_log::{Config, Counters, Hint, Uniformity};
-use margay_policy::{Placement, Segments, Selection, Sizing, SpecError, Visitor, visit};
+use margay_log::{Config, Counters, Hint, Policies, Uniformity};
+use margay_policy::{Segments, Sizing, SpecError};
 
 /// What the volume needs of a mounted disk.
 pub(crate) trait Disk: Send {
@@ -25,18 +25,13 @@ pub(crate) trait Disk: Send {
     fn audit(&self) -> Result<(), margay_log::AuditError>;
 }
 
-struct Mounted<F, S, P: Placement> {
-    ftl: Ftl<Formatted<F>, S, P>,
+struct Mounted<F> {
+    ftl: Ftl<Formatted<F>>,
     anchor: Anchor,
     superblock: Superblock,
 }
 
-impl<F, S, P> Disk for Mounted<F, S, P>
-where
-    F: Flash + Send,
-    S: Selection + Send,
-    P: Placement<Info: Send> + Send,
-{
+impl<F: Flash + Send> Disk for Mounted<F> {
     fn read(&mut self, lpn: Lpn, page: &mut [u8]) -> Result<bool, VolumeError> {
         Ok(self.ftl.read(lpn, page)?.is_some())
     }
@@ -94,14 +89,16 @@ where
     }
 }
 
-fn sizing(superblock: &Superblock, config: &Config) -> Sizing {
-    Sizing {
+/// The policies that a superblock names.
+fn policies(superblock: &Superblock, config: &Config) -> Result<Policies, SpecError> {
+    let sizing = Sizing {
         segments: superblock.geometry.segments(),
         data_pages: config.data_pages(&superblock.geometry),
         exported_pages: superblock.exported_pages,
         // The random choices of a policy need no other seed on every device.
         seed: u64::from_le_bytes(superblock.uuid[..8].try_into().expect("8 bytes")),
-    }
+    };
+    Ok(Policies::new(superblock.selection.parse()?, superblock.placement.parse()?, sizing))
 }
 
 /// A fresh disk on an erased device.
@@ -111,26 +108,12 @@ pub(crate) fn create<F: Flash + Send + 'static>(
     superblock: Superblock,
     config: Config,
 ) -> Result<Box<dyn Disk>, VolumeError> {
-    struct Create<F>(Formatted<F>, Anchor, Superblock, Config);
-    impl<F: Flash + Send + 'static> Visitor for Create<F> {
-        type Output = Result<Box<dyn Disk>, VolumeError>;
-        fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
-            self,
-            selection: S,
-            placement: P,
-        ) -> Self::Output {
-            let Self(device, anchor, superblock, config) = self;
-            let encoded = superblock.encode()?;
-            let ftl = Ftl::new(device, config, selection, placement, superblock.exported_pages, &encoded)?;
-            Ok(Box::new(Mounted { ftl, anchor, superblock }))
-        }
-    }
-    let (selection, placement) = policies(&superblock)?;
-    let sizing = sizing(&superblock, &config);
-    visit(selection, placement, sizing, Create(device, anchor, superblock, config))
+    let (policies, encoded) = (policies(&superblock, &config)?, superblock.encode()?);
+    let ftl = Ftl::new(device, config, policies, superblock.exported_pages, &encoded)?;
+    Ok(Box::new(Mounted { ftl, anchor, superblock }))
 }
 
-/// The disk of a device that was looked into.
+/// The disk of a device that was scanned.
 pub(crate) fn mount<F: Flash + Send + 'static>(
     device: Formatted<F>,
     loaded: Loaded,
@@ -138,26 +121,7 @@ pub(crate) fn mount<F: Flash + Send + 'static>(
     config: Config,
     read_only: bool,
 ) -> Result<Box<dyn Disk>, VolumeError> {
-    struct Mount<F>(Formatted<F>, Loaded, Superblock, Config, bool);
-    impl<F: Flash + Send + 'static> Visitor for Mount<F> {
-        type Output = Result<Box<dyn Disk>, VolumeError>;
-        fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
-            self,
-            selection: S,
-            placement: P,
-        ) -> Self::Output {
-            let Self(device, loaded, superblock, config, read_only) = self;
-            let (ftl, anchor) = Ftl::mount(device, &superblock, config, selection, placement, loaded, read_only)?;
-            Ok(Box::new(Mounted { ftl, anchor, superblock }))
-        }
-    }
-    let (selection, placement) = policies(&superblock)?;
-    let sizing = sizing(&superblock, &config);
-    visit(selection, placement, sizing, Mount(device, loaded, superblock, config, read_only))
-}
-
-type Policies = (margay_policy::SelectionSpec, margay_policy::PlacementSpec);
-
-fn policies(superblock: &Superblock) -> Result<Policies, SpecError> {
-    Ok((superblock.selection.parse()?, superblock.placement.parse()?))
+    let policies = policies(&superblock, &config)?;
+    let (ftl, anchor) = Ftl::mount(device, &superblock, config, policies, loaded, read_only)?;
+    Ok(Box::new(Mounted { ftl, anchor, superblock }))
 }

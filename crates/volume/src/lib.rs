@@ -48,9 +48,9 @@ impl Default for FormatOptions {
     fn default() -> Self {
         Self {
             exported_pages: None,
-            selection: "cat".parse().expect("a policy of the registry"),
-            placement: "m6".parse().expect("a policy of the registry"),
-            leveling: "threshold".parse().expect("a policy of the registry"),
+            selection: SelectionSpec::known("cat"),
+            placement: PlacementSpec::known("m6"),
+            leveling: LevelingSpec::known("threshold"),
             most_pages_per_write: 16,
             low_water: 2,
             high_water: 2,
@@ -139,12 +139,9 @@ pub fn limit_pages(geometry: &Geometry, options: &FormatOptions) -> Result<u32, 
     let geometry = &shown_geometry(geometry);
     let layout = Layout::new(geometry, u64::from(geometry.pages()))?;
     let superblock = superblock(geometry, options, 1);
-    let streams = match options.placement {
-        PlacementSpec::Dac { regions, .. } => regions + 1,
-        PlacementSpec::SegmentBased | PlacementSpec::PageBased | PlacementSpec::FineGrained { .. } => 3,
-        _ => 2,
-    };
-    let limit = config(&superblock, &layout)?.limit_pages(geometry, streams).map_err(margay_ftl::FtlError::from)?;
+    let config = config(&superblock, &layout)?;
+    let streams = u32::from(options.placement.streams()) + u32::from(config.read_only_stream);
+    let limit = config.limit_pages(geometry, streams).map_err(margay_ftl::FtlError::from)?;
     let own = OwnPages::new(limit, geometry.page_bytes());
     Ok(limit.saturating_sub(own.owners() - limit))
 }

@@ -3,9 +3,9 @@
 use margay_flash::{Geometry, Lpn, Ppn};
 use margay_format::{Formatted, Plain};
 use margay_ftl::{Ftl, OwnPages};
-use margay_log::{Config, Hint};
+use margay_log::{Config, Hint, Policies};
 use margay_media::{ImageFlash, NullFlash, Operation, Recorder};
-use margay_policy::{Placement, Selection, Sizing, Visitor, registry, visit};
+use margay_policy::{PlacementSpec, SelectionSpec, Sizing};
 use margay_volume::{FormatOptions, OpenOptions, Volume, VolumeError, check};
 
 mod shared;
@@ -15,52 +15,42 @@ fn nand() -> Geometry {
     Geometry::new(64, 16, 512).unwrap().with_spare(160)
 }
 
-/// Runs a workload on a device without payload and on an image, and compares every program and erase.
-struct Same(Sizing, Config);
-
-impl Visitor for Same {
-    type Output = usize;
-
-    fn visit<S: Selection + Clone + Send + 'static, P: Placement<Info: Send> + Clone + Send + 'static>(
-        self,
-        selection: S,
-        placement: P,
-    ) -> usize {
-        let Self(sizing, config) = self;
-        let pages = sizing.exported_pages;
-        let null = Plain::new(Recorder::new(NullFlash::new(nand())));
-        let mut null = Ftl::new(null, config, selection.clone(), placement.clone(), pages, &[]).unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let file = ImageFlash::create(&dir.path().join("image"), nand()).unwrap().without_sync();
-        let owners = OwnPages::new(pages, 512).owners().into();
-        let image = Formatted::new(Recorder::new(file), owners, [0; margay_format::SUPERBLOCK_BYTES]).unwrap();
-        let mut image = Ftl::new(image, config, selection, placement, pages, &[]).unwrap();
-        let mut random = 88_172_645_463_325_252u64;
-        for number in 0..6000u64 {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let lpn = if random % 10 < 8 { random >> 8 & 63 } else { (random >> 8) % u64::from(pages) };
-            let (lpn, hint) = (Lpn(lpn as u32), if random.is_multiple_of(97) { Hint::ReadOnly } else { Hint::None });
-            if random % 53 == 1 {
-                null.trim(lpn, number * 1000).unwrap();
-                image.trim(lpn, number * 1000).unwrap();
-            } else {
-                null.write(lpn, &[], hint, number * 1000).unwrap();
-                image.write(lpn, &[number as u8; 512], hint, number * 1000).unwrap();
-            }
-            if random % 101 == 2 {
-                null.flush().unwrap();
-                image.flush().unwrap();
-            }
+/// Runs a workload on a device without payload and on an image, and compares every program and erase. Returns the
+/// number of erases.
+fn programs_and_erases_alike(sizing: Sizing, config: Config, policies: impl Fn() -> Policies) -> usize {
+    let pages = sizing.exported_pages;
+    let null = Plain::new(Recorder::new(NullFlash::new(nand())));
+    let mut null = Ftl::new(null, config, policies(), pages, &[]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = ImageFlash::create(&dir.path().join("image"), nand()).unwrap().without_sync();
+    let owners = OwnPages::new(pages, 512).owners().into();
+    let image = Formatted::new(Recorder::new(file), owners, [0; margay_format::SUPERBLOCK_BYTES]).unwrap();
+    let mut image = Ftl::new(image, config, policies(), pages, &[]).unwrap();
+    let mut random = 88_172_645_463_325_252u64;
+    for number in 0..6000u64 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let lpn = if random % 10 < 8 { random >> 8 & 63 } else { (random >> 8) % u64::from(pages) };
+        let (lpn, hint) = (Lpn(lpn as u32), if random.is_multiple_of(97) { Hint::ReadOnly } else { Hint::None });
+        if random % 53 == 1 {
+            null.trim(lpn, number * 1000).unwrap();
+            image.trim(lpn, number * 1000).unwrap();
+        } else {
+            null.write(lpn, &[], hint, number * 1000).unwrap();
+            image.write(lpn, &[number as u8; 512], hint, number * 1000).unwrap();
         }
-        image.audit().unwrap();
-        let (measured, ran) = (null.log().device().device().operations(), image.log().device().device().operations());
-        let differ = measured.iter().zip(ran).position(|(measured, ran)| measured != ran);
-        assert_eq!(differ, None, "the first difference");
-        assert_eq!(measured.len(), ran.len());
-        ran.iter().filter(|operation| matches!(operation, Operation::Erase(_))).count()
+        if random % 101 == 2 {
+            null.flush().unwrap();
+            image.flush().unwrap();
+        }
     }
+    image.audit().unwrap();
+    let (measured, ran) = (null.log().device().device().operations(), image.log().device().device().operations());
+    let differ = measured.iter().zip(ran).position(|(measured, ran)| measured != ran);
+    assert_eq!(differ, None, "the first difference");
+    assert_eq!(measured.len(), ran.len());
+    ran.iter().filter(|operation| matches!(operation, Operation::Erase(_))).count()
 }
 
 #[test]
@@ -75,11 +65,10 @@ fn every_policy_programs_and_erases_alike_on_the_null_device_and_on_an_image() {
         ..Config::default()
     };
     let sizing = Sizing { segments: 64, data_pages: 16, exported_pages: 800, seed: 3 };
-    for selection in registry::selections() {
-        for placement in registry::placements() {
-            let (s, p) = (selection.name.parse().unwrap(), placement.name.parse().unwrap());
-            let erases = visit(s, p, sizing, Same(sizing, config));
-            assert!(erases > 200, "{} + {}: {erases} erases", selection.name, placement.name);
+    for selection in SelectionSpec::all() {
+        for placement in PlacementSpec::all() {
+            let erases = programs_and_erases_alike(sizing, config, || Policies::new(selection, placement, sizing));
+            assert!(erases > 200, "{selection} + {placement}: {erases} erases");
         }
     }
 }
@@ -143,10 +132,10 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
 fn a_device_of_24_mib_exports_nine_tenths_of_its_capacity() {
     let geometry = Geometry::new(192, 32, 4096).unwrap();
     for geometry in [geometry.with_spare(256), geometry.byte_programmable()] {
-        for placement in registry::placements() {
-            let options = FormatOptions { placement: placement.name.parse().unwrap(), ..FormatOptions::default() };
+        for placement in PlacementSpec::all() {
+            let options = FormatOptions { placement, ..FormatOptions::default() };
             let limit = margay_volume::limit_pages(&geometry, &options).unwrap();
-            assert!(limit >= 5529, "{}: {limit} pages", placement.name);
+            assert!(limit >= 5529, "{placement}: {limit} pages");
         }
     }
 }

@@ -3,22 +3,20 @@ use crate::args::{CompareArgs, OutputFormat};
 use crate::failure::Failure;
 use crate::output::{self, plot, report};
 use margay_lab::{Experiment, Outcome};
-use margay_policy::{PlacementSpec, SelectionSpec, registry};
+use margay_policy::spec::Kind;
+use margay_policy::{PlacementSpec, SelectionSpec, Spec};
 
-fn specs<S: std::str::FromStr<Err = margay_policy::SpecError>>(
-    asked: &[String],
-    all: impl Iterator<Item = margay_policy::Info>,
-) -> Result<Vec<S>, Failure> {
+fn specs<K: Kind>(asked: &[String]) -> Result<Vec<Spec<K>>, Failure> {
     if asked.is_empty() {
-        return Ok(all.map(|info| info.name.parse()).collect::<Result<_, _>>()?);
+        return Ok(Spec::all().collect());
     }
     Ok(asked.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
 }
 
 pub fn run(args: CompareArgs) -> Result<(), Failure> {
     output::check_plot(args.output.plot.as_deref())?;
-    let selections: Vec<SelectionSpec> = specs(&args.selection, registry::selections())?;
-    let placements: Vec<PlacementSpec> = specs(&args.placement, registry::placements())?;
+    let selections: Vec<SelectionSpec> = specs(&args.selection)?;
+    let placements: Vec<PlacementSpec> = specs(&args.placement)?;
     let base = args.setup.experiment()?;
     let mut experiments: Vec<Experiment> = Vec::new();
     for selection in &selections {

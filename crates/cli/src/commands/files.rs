@@ -345,8 +345,8 @@ fn stat(image: &Path, path: &str, json: bool) -> Result<(), Failure> {
     }
     let mut text = line(&fs, path, &a);
     let _ = writeln!(text, "object {}, {} pages of {} bytes", a.object, a.pages, fs.room().page_bytes);
-    if let Some(class) = fs.allocator().class(a.object) {
-        let _ = writeln!(text, "class {class:?}");
+    if let Some(class) = fs.class_of_file(a.object) {
+        let _ = writeln!(text, "class {class}");
     }
     for name in extended {
         let _ = writeln!(text, "attribute {name}");

@@ -1,7 +1,8 @@
 use crate::args::ListOf;
 use crate::failure::Failure;
 use margay_lab::{DeviceSpec, presets};
-use margay_policy::{Info, registry};
+use margay_policy::spec::Kind;
+use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Spec};
 use std::fmt::Write;
 
 struct Entry {
@@ -11,13 +12,10 @@ struct Entry {
     source: String,
 }
 
-fn policy(info: Info) -> Entry {
-    Entry {
-        name: info.name.into(),
-        summary: info.summary.into(),
-        parameters: info.parameters.iter().map(|(key, what)| (key.to_string(), what.to_string())).collect(),
-        source: info.source.into(),
-    }
+fn policy<K: Kind>(spec: Spec<K>) -> Entry {
+    let row = spec.row();
+    let parameters = row.parameters.iter().map(|parameter| (parameter.key.to_string(), parameter.describe()));
+    Entry { parameters: parameters.collect(), source: row.source.into(), ..plain(row.name, row.summary) }
 }
 
 fn plain(name: &str, summary: &str) -> Entry {
@@ -46,23 +44,13 @@ fn lists() -> Result<Vec<List>, Failure> {
         devices.push(Entry { source: device.source, ..plain(name, &summary) });
     }
     Ok(vec![
-        (
-            ListOf::Selection,
-            "Selection: which segment is the next victim",
-            registry::selections().map(policy).collect(),
-        ),
-        (ListOf::Placement, "Placement: which stream a page goes to", registry::placements().map(policy).collect()),
-        (ListOf::Leveling, "Leveling: keeping erase counts close", registry::levelings().map(policy).collect()),
+        (ListOf::Selection, "Selection: which segment is the next victim", SelectionSpec::all().map(policy).collect()),
+        (ListOf::Placement, "Placement: which stream a page goes to", PlacementSpec::all().map(policy).collect()),
+        (ListOf::Leveling, "Leveling: keeping erase counts close", LevelingSpec::all().map(policy).collect()),
         (
             ListOf::Allocators,
-            "Allocators: which stream a page of a file system goes to",
-            margay_fs::allocators()
-                .map(|info| Entry {
-                    parameters: info.parameters.iter().map(|(key, what)| (key.to_string(), what.to_string())).collect(),
-                    source: info.source.into(),
-                    ..plain(info.name, info.summary)
-                })
-                .collect(),
+            "Allocators: which stream a page of a file system goes to, beside all placements",
+            AllocatorSpec::made_for_files().map(policy).collect(),
         ),
         (
             ListOf::Workloads,

@@ -4,7 +4,7 @@
 use super::{Bound, Comparison, Figure, Reproduction, Watcher, mean_and_deviation};
 use crate::files::{FileDevice, FileRow, FileRun};
 use crate::{DeviceSpec, LabError};
-use margay_fs::{AllocatorSpec, Headers, allocators};
+use margay_fs::{AllocatorSpec, Headers};
 use margay_theory::{CleaningCost, cleaning_cost};
 use margay_workload::{FileBenchmark, FileMix};
 use rayon::prelude::*;
@@ -250,13 +250,13 @@ fn repeated(allocator: AllocatorSpec, periodic: bool, seed: u64) -> Result<Vec<(
 }
 
 fn figures(out: &mut Reproduction) -> Result<(), LabError> {
-    let moda: AllocatorSpec = "moda".parse()?;
+    let moda = AllocatorSpec::known("moda");
     let mut curves = Vec::new();
     let mut jumps = Vec::new();
     for (name, allocator, periodic) in [
-        ("sequential", AllocatorSpec::Sequential, false),
+        ("sequential", AllocatorSpec::known("sequential"), false),
         ("MODA", moda, false),
-        ("sequential, cleaned between the runs", AllocatorSpec::Sequential, true),
+        ("sequential, cleaned between the runs", AllocatorSpec::known("sequential"), true),
         ("MODA, cleaned between the runs", moda, true),
     ] {
         let points = repeated(allocator, periodic, 1)?;
@@ -288,7 +288,7 @@ fn figures(out: &mut Reproduction) -> Result<(), LabError> {
 pub fn run(options: &Options, watcher: &dyn Watcher) -> Result<Reproduction, LabError> {
     let mut out = Reproduction::default();
     model(&mut out)?;
-    let specs: Vec<AllocatorSpec> = allocators().map(|info| info.name.parse()).collect::<Result<_, _>>()?;
+    let specs: Vec<AllocatorSpec> = AllocatorSpec::made_for_files().collect();
     let singles = FileBenchmark::ALL.map(|benchmark| FileMix(vec![benchmark]));
     let mixes: Vec<FileMix> = MIXES.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
     let mut cells = Vec::new();
@@ -307,10 +307,9 @@ pub fn run(options: &Options, watcher: &dyn Watcher) -> Result<Reproduction, Lab
         let at = cells.iter().position(|(device, cell)| device.allocator == *spec && cell == mix);
         rows[at.expect("every cell was run")].clone()
     };
-    let moda: AllocatorSpec = "moda".parse()?;
-    table_1(&mut out, &|benchmark, is_moda| {
-        find(if is_moda { &moda } else { &AllocatorSpec::Sequential }, &FileMix(vec![benchmark]))
-    });
+    let moda = AllocatorSpec::known("moda");
+    let sequential = AllocatorSpec::known("sequential");
+    table_1(&mut out, &|benchmark, is_moda| find(if is_moda { &moda } else { &sequential }, &FileMix(vec![benchmark])));
     let all: Vec<&FileMix> = singles.iter().chain(&mixes).collect();
     ours(&mut out, &all, &|spec, mix| of(&find(spec, mix), |row| row.cleaning_s).0, &moda);
     let curve = |spec: &AllocatorSpec| {
@@ -344,7 +343,7 @@ fn ours(
     moda: &AllocatorSpec,
 ) {
     for mix in mixes {
-        let (theirs, ours) = (seconds(moda, mix), seconds(&AllocatorSpec::Predictive, mix));
+        let (theirs, ours) = (seconds(moda, mix), seconds(&AllocatorSpec::known("predictive"), mix));
         let deep = mix.0.len() > 1 || matches!(mix.0[0], Phone | Recorder);
         let limit = if deep { 0.7 * theirs } else { theirs };
         out.comparisons.push(Comparison {
@@ -362,11 +361,11 @@ fn ours(
 
 /// Stock Postmark with deletions that change no page, the spec's likeliest reading of the paper's row.
 fn deferred_deletion(out: &mut Reproduction) -> Result<(), LabError> {
-    let mut spec = FileDevice::of_the_paper(AllocatorSpec::Sequential)?;
+    let mut spec = FileDevice::of_the_paper(AllocatorSpec::known("sequential"))?;
     spec.lazy_deletion = true;
     let mix = FileMix(vec![FileBenchmark::PostmarkStock]);
     let rows: Vec<FileRow> = (1..=10).map(|seed| run_one(&spec, &mix, seed)).collect::<Result<_, _>>()?;
-    let mut normal = FileDevice::of_the_paper(AllocatorSpec::Sequential)?;
+    let mut normal = FileDevice::of_the_paper(AllocatorSpec::known("sequential"))?;
     normal.normal_cleaning = true;
     let row = run_one(&normal, &FileMix(vec![Recorder]), 1)?;
     out.findings.push(format!(

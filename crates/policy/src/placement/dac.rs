@@ -1,7 +1,22 @@
-use super::Placement;
+use super::{Placement, PlacementBuild, Subject, WithPages};
 use crate::age::{Clock, Now, Scale};
 use crate::segments::Segments;
+use crate::spec::{Parameter, Row};
 use margay_flash::SegmentId;
+
+/// The row of DAC.
+pub(super) const ROW: Row<PlacementBuild> = Row {
+    name: "dac",
+    summary: "dynamic data clustering: pages move between regions as they are updated and copied",
+    parameters: &[
+        Parameter::number("regions", 4, 1..=64, "number of regions"),
+        Parameter::scale("threshold", Scale::DeviceWrites(1.0), "age of a segment from which its pages move down"),
+    ],
+    source: "Chiang, Lee and Chang 1999",
+    build: |args, exported_pages| {
+        WithPages::boxed(Dac::new(args.number("regions") as u8, args.scale("threshold"), exported_pages))
+    },
+};
 
 /// DAC, dynamic data clustering: regions from cold (0) to hot; a page moves up when it is updated soon and
 /// down when it is copied late.
@@ -49,7 +64,7 @@ impl Placement for Dac {
     }
 
     #[inline]
-    fn write(&mut self, segments: &Segments, now: Now, old: Option<(SegmentId, ())>) -> (u8, ()) {
+    fn write(&mut self, segments: &Segments, now: Now, _: Subject, old: Option<(SegmentId, ())>) -> (u8, ()) {
         let Some((segment, ())) = old else { return (0, ()) };
         let region = self.region(segments, segment);
         let up = u8::from(self.is_young(segments, segment, now) && region + 1 < self.regions);
@@ -57,7 +72,7 @@ impl Placement for Dac {
     }
 
     #[inline]
-    fn copy(&self, segments: &Segments, victim: SegmentId, now: Now, (): ()) -> u8 {
+    fn copy(&self, segments: &Segments, victim: SegmentId, now: Now, (): (), _: u64) -> u8 {
         let region = self.region(segments, victim);
         if self.is_young(segments, victim, now) { region } else { region.saturating_sub(1) }
     }

@@ -1,7 +1,45 @@
-use super::{COLD, HOT, Pages, Placement, heat};
+use super::{COLD, HEAT, HOT, Pages, Placement, PlacementBuild, Subject, WithPages, heat};
 use crate::age::{Clock, Now};
 use crate::segments::Segments;
+use crate::spec::{Parameter, Row};
 use margay_flash::SegmentId;
+
+/// The row of M6.
+pub(super) const ROW: Row<PlacementBuild> = Row {
+    name: "m6",
+    summary: "fine-grained: a copied page is cold unless its hot degree is above the mean",
+    parameters: &[
+        Parameter::choice(
+            "mean",
+            MeanOf::NAMES,
+            "how the mean is kept: in O(1), or as in the paper in O(pages) per cleaning",
+        )
+        .always_printed(),
+        HEAT,
+    ],
+    source: "FMS J sec. 4, M6",
+    build: |args, exported_pages| {
+        let (clock, scale) = args.scale("scale").resolve(exported_pages);
+        match args.choice("mean", &MeanOf::ALL) {
+            MeanOf::Decay => WithPages::boxed(DecayingFineGrained::new(clock, scale)),
+            MeanOf::Exact => WithPages::boxed(FineGrained::new(clock, scale)),
+        }
+    },
+};
+
+/// How M6 knows the mean hot degree of all pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MeanOf {
+    /// Hot degrees decay exponentially, so that their sum does too: O(1).
+    Decay,
+    /// All pages are summed up at each cleaning: the paper's form, O(pages) per cleaning.
+    Exact,
+}
+
+impl MeanOf {
+    const ALL: [Self; 2] = [Self::Decay, Self::Exact];
+    const NAMES: &'static [&'static str] = &["decay", "exact"];
+}
 
 /// How often and when a page was last updated by the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -58,11 +96,11 @@ impl Placement for FineGrained {
         Heat { written: written.on(self.clock), updates }
     }
 
-    fn freeze(&self, heat: Heat, _: Now) -> (u64, u32) {
+    fn encode(&self, heat: Heat, _: Now) -> (u64, u32) {
         (heat.written, heat.updates)
     }
 
-    fn thaw(&mut self, (written, updates): (u64, u32), _: Now) -> Heat {
+    fn decode(&mut self, (written, updates): (u64, u32), _: Now) -> Heat {
         Heat { written, updates }
     }
 
@@ -70,7 +108,7 @@ impl Placement for FineGrained {
         2
     }
 
-    fn write(&mut self, _: &Segments, now: Now, old: Option<(SegmentId, Heat)>) -> (u8, Heat) {
+    fn write(&mut self, _: &Segments, now: Now, _: Subject, old: Option<(SegmentId, Heat)>) -> (u8, Heat) {
         (HOT, Heat::after_write(old, now.on(self.clock)))
     }
 
@@ -80,7 +118,7 @@ impl Placement for FineGrained {
         self.mean = sum / segments.total_valid.max(1) as f64;
     }
 
-    fn copy(&self, _: &Segments, _: SegmentId, now: Now, heat: Heat) -> u8 {
+    fn copy(&self, _: &Segments, _: SegmentId, now: Now, heat: Heat, _: u64) -> u8 {
         if heat.hot_degree(now.on(self.clock), self.scale) > self.mean { HOT } else { COLD }
     }
 }
@@ -106,7 +144,7 @@ impl DecayingFineGrained {
     /// Half-lives since the origin after which it moves on.
     const MOVE_AFTER: f64 = 500.0;
     /// Weights stop growing here: a sum of them over 2^32 pages is still finite.
-    const MOST: f64 = 900.0;
+    const MAX: f64 = 900.0;
 
     /// `half_life` is in units of `clock`.
     pub fn new(clock: Clock, half_life: f64) -> Self {
@@ -134,12 +172,12 @@ impl Placement for DecayingFineGrained {
         heat
     }
 
-    fn freeze(&self, heat: f64, now: Now) -> (u64, u32) {
+    fn encode(&self, heat: f64, now: Now) -> (u64, u32) {
         let span = now.on(self.clock).saturating_sub(self.origin) as f64;
         ((heat * libm::exp2(-span * self.per_tick)).to_bits(), 0)
     }
 
-    fn thaw(&mut self, (bits, _): (u64, u32), now: Now) -> f64 {
+    fn decode(&mut self, (bits, _): (u64, u32), now: Now) -> f64 {
         self.origin = now.on(self.clock);
         let heat = f64::from_bits(bits);
         let heat = if heat.is_finite() && heat > 0.0 { heat } else { 0.0 };
@@ -152,9 +190,9 @@ impl Placement for DecayingFineGrained {
     }
 
     #[inline]
-    fn write(&mut self, _: &Segments, now: Now, old: Option<(SegmentId, f64)>) -> (u8, f64) {
+    fn write(&mut self, _: &Segments, now: Now, _: Subject, old: Option<(SegmentId, f64)>) -> (u8, f64) {
         let Some((_, heat)) = old else { return (HOT, 0.0) };
-        self.latest = (now.on(self.clock).saturating_sub(self.origin) as f64 * self.per_tick).min(Self::MOST);
+        self.latest = (now.on(self.clock).saturating_sub(self.origin) as f64 * self.per_tick).min(Self::MAX);
         let weight = libm::exp2(self.latest);
         self.sum += weight;
         (HOT, heat + weight)
@@ -180,7 +218,7 @@ impl Placement for DecayingFineGrained {
     }
 
     #[inline]
-    fn copy(&self, _: &Segments, _: SegmentId, _: Now, heat: f64) -> u8 {
+    fn copy(&self, _: &Segments, _: SegmentId, _: Now, heat: f64, _: u64) -> u8 {
         if heat > self.mean { HOT } else { COLD }
     }
 }
@@ -200,7 +238,7 @@ mod tests {
             let decay = libm::exp2(-((writes - last) as f64) / half_life);
             counts.iter_mut().for_each(|count| *count *= decay);
             (counts[page], last) = (counts[page] + 1.0, writes);
-            pages[page] = policy.write(&segments, now, Some((SegmentId(0), pages[page]))).1;
+            pages[page] = policy.write(&segments, now, Subject::default(), Some((SegmentId(0), pages[page]))).1;
             policy.maintain(now, &mut pages);
             let scale = libm::exp2(-policy.latest);
             for (heat, count) in pages.iter().zip(counts) {
@@ -218,7 +256,7 @@ mod tests {
         let mut pages = [(0.0, 0, Now::default()); 3];
         for writes in 1..=200u64 {
             let (page, now) = ((writes % 7 % 3) as usize, Now { us: 0, writes });
-            let heat = before.write(&segments, now, Some((SegmentId(0), pages[page].0))).1;
+            let heat = before.write(&segments, now, Subject::default(), Some((SegmentId(0), pages[page].0))).1;
             pages[page] = (heat, before.pack(heat), now);
         }
         let now = Now { us: 0, writes: 230 };
@@ -236,7 +274,7 @@ mod tests {
         let segments = Segments::new(2, 2, false);
         let mut policy = DecayingFineGrained::new(Clock::Time, 1.0);
         let now = Now { us: u64::MAX / 2, writes: 1 };
-        let (_, heat) = policy.write(&segments, now, Some((SegmentId(0), 1.0)));
+        let (_, heat) = policy.write(&segments, now, Subject::default(), Some((SegmentId(0), 1.0)));
         assert!(heat.is_finite() && policy.sum.is_finite());
         let mut pages = [heat, 1.0];
         policy.maintain(now, &mut pages);

@@ -1,26 +1,117 @@
-//! Placement: which stream a written or copied page goes to.
+//! Placement: which stream a written or copied page goes to. One file per policy, one row in [`PLACEMENTS`].
+//!
+//! A policy implements [`Placement`]: pure decisions, with a value of its own type kept for every physical page. The
+//! engine holds it as a [`Placer`], which keeps those values and hides their type.
 
 mod dac;
 mod fine_grained;
 mod page_based;
+mod placer;
 mod segment_based;
 mod sequential;
 
 pub use dac::Dac;
 pub use fine_grained::{DecayingFineGrained, FineGrained, Heat};
 pub use page_based::PageBased;
+pub use placer::{Placer, WithPages, word_and_run};
 pub use segment_based::SegmentBased;
 pub use sequential::{Key, Sequential, Sorted};
 
 use crate::age::{Now, Scale};
 use crate::segments::Segments;
+use crate::spec::{Args, Kind, Parameter, Row, Spec};
+use alloc::boxed::Box;
 use core::fmt;
 use margay_flash::SegmentId;
+
+/// All placement policies.
+pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] =
+    &[sequential::M1, sequential::M2, sequential::M3, segment_based::ROW, page_based::ROW, fine_grained::ROW, dac::ROW];
 
 /// Stream of data that is, or may become, hot; user writes go here.
 pub const HOT: u8 = 0;
 /// Stream of cold data.
 pub const COLD: u8 = 1;
+
+/// 86400 s of the FMS study's clock in writes of its data set (3511 of 5245 pages).
+const HEAT_SCALE: Scale = Scale::DeviceWrites(0.67);
+const HEAT: Parameter = Parameter::scale("scale", HEAT_SCALE, "age that halves the hot degree");
+
+/// How a placement policy is built, for a device that exports this many pages.
+pub type PlacementBuild = fn(&Args, u32) -> Box<dyn Placer>;
+
+/// The table of placement policies.
+#[derive(Debug)]
+pub enum PlacementKind {}
+
+impl Kind for PlacementKind {
+    const WHAT: &'static str = "placement policy";
+    type Build = PlacementBuild;
+
+    fn rows() -> impl Iterator<Item = &'static Row<PlacementBuild>> + Clone {
+        PLACEMENTS.iter()
+    }
+}
+
+/// A placement policy with its parameters.
+pub type PlacementSpec = Spec<PlacementKind>;
+
+impl<K: Kind<Build = PlacementBuild>> Spec<K> {
+    /// The policy at work, for a device that exports `exported_pages` pages.
+    pub fn build(&self, exported_pages: u32) -> Box<dyn Placer> {
+        (self.row().build)(&self.args(), exported_pages)
+    }
+
+    /// Number of streams it uses.
+    pub fn streams(&self) -> u8 {
+        self.build(1).streams()
+    }
+}
+
+/// What the host says of the data it writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hint {
+    /// Nothing.
+    #[default]
+    None,
+    /// It will hardly ever be written again.
+    ReadOnly,
+}
+
+/// What a page holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// A page of a disk.
+    #[default]
+    Page,
+    /// Headers of objects of a file system.
+    Headers {
+        /// The object whose header came to the page last.
+        object: u32,
+        /// It is likely to be written again soon: it is being filled, or the object is open.
+        open: bool,
+    },
+    /// A page of a file.
+    Chunk {
+        /// The file.
+        object: u32,
+        /// Its number in the file.
+        chunk: u32,
+        /// The file goes on behind it, or ends with it: no byte will be added to it.
+        whole: bool,
+    },
+}
+
+/// What a placement decides on: a page that the host writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// Whose page it is: of a disk the logical page number.
+    pub owner: u64,
+    /// What it holds.
+    pub content: Content,
+    /// What the host says of it. The engine itself separates read-only data if it is configured to.
+    pub hint: Hint,
+}
 
 /// Kinds of information on a page that are kept on flash (FORMAT.md, "Tag").
 pub mod heat {
@@ -32,7 +123,7 @@ pub mod heat {
     pub const DECAYED: u8 = 2;
 }
 
-/// Read access to what the engine keeps for every physical page.
+/// Read access to what is kept for every physical page.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a, I> {
     info: &'a [I],
@@ -56,15 +147,21 @@ impl<'a, I: Copy> Pages<'a, I> {
 }
 
 /// A placement policy. It decides per page, so everything here is called in the write path.
-pub trait Placement {
+pub trait Placement: fmt::Debug + Send + Sized {
     /// What it keeps for every physical page; moves with the data.
-    type Info: Copy + Default + fmt::Debug;
+    type Info: Copy + Default + fmt::Debug + Send;
 
     /// Whether a victim's pages are copied in the order of [`Placement::sort_key`] instead of their place.
     const SORTS: bool = false;
 
     /// Whether all pages of a victim go to the same stream.
     const ONE_STREAM_PER_VICTIM: bool = false;
+
+    /// Whether [`Placement::copy`] looks at the owner of a page; if not, it is given 0.
+    const SEES_OWNERS: bool = false;
+
+    /// What [`Placement::pack`] makes; [`heat::NONE`] if nothing has to be kept on flash.
+    const HEAT_KIND: u8 = heat::NONE;
 
     /// Number of streams.
     fn streams(&self) -> u8;
@@ -75,7 +172,13 @@ pub trait Placement {
     }
 
     /// Where a host write goes, and what to keep for it. `old` is the copy that it supersedes.
-    fn write(&mut self, segments: &Segments, now: Now, old: Option<(SegmentId, Self::Info)>) -> (u8, Self::Info);
+    fn write(
+        &mut self,
+        segments: &Segments,
+        now: Now,
+        subject: Subject,
+        old: Option<(SegmentId, Self::Info)>,
+    ) -> (u8, Self::Info);
 
     /// A page was trimmed.
     fn trimmed(&mut self, _now: Now, _info: Self::Info) {}
@@ -86,11 +189,8 @@ pub trait Placement {
     /// A victim was chosen; its pages are about to be copied.
     fn begin_cleaning(&mut self, _segments: &Segments, _victim: SegmentId, _now: Now, _pages: Pages<'_, Self::Info>) {}
 
-    /// Where a valid page of the victim goes.
-    fn copy(&self, segments: &Segments, victim: SegmentId, now: Now, info: Self::Info) -> u8;
-
-    /// What [`Placement::pack`] makes; 0 if nothing has to be kept on flash. See [`heat`].
-    const HEAT_KIND: u8 = heat::NONE;
+    /// Where a valid page of the victim goes. `owner` is whose page it is, if the policy [sees](Self::SEES_OWNERS) that.
+    fn copy(&self, segments: &Segments, victim: SegmentId, now: Now, info: Self::Info, owner: u64) -> u8;
 
     /// What is kept on flash of a page that is just being written by the host.
     fn pack(&self, _info: Self::Info) -> u32 {
@@ -103,13 +203,18 @@ pub trait Placement {
         Self::Info::default()
     }
 
+    /// What is kept for a page of which only its content is known when a device is mounted.
+    fn recognize(&mut self, _content: Content) -> Self::Info {
+        Self::Info::default()
+    }
+
     /// What a checkpoint keeps of a page at `now`; not called for a zero-sized `Info`.
-    fn freeze(&self, _info: Self::Info, _now: Now) -> (u64, u32) {
+    fn encode(&self, _info: Self::Info, _now: Now) -> (u64, u32) {
         (0, 0)
     }
 
-    /// What was frozen at `now`; called once per valid page.
-    fn thaw(&mut self, _frozen: (u64, u32), _now: Now) -> Self::Info {
+    /// What was encoded at `now`; called once per valid page.
+    fn decode(&mut self, _encoded: (u64, u32), _now: Now) -> Self::Info {
         Self::Info::default()
     }
 
@@ -117,46 +222,23 @@ pub trait Placement {
     fn sort_key(&self, _now: Now, _info: Self::Info) -> f64 {
         0.0
     }
-}
 
-/// How M6 knows the mean hot degree of all pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MeanOf {
-    /// All pages are summed up at each cleaning: the paper's form, O(pages) per cleaning.
-    Exact,
-    /// Hot degrees decay exponentially, so that their sum does too: O(1).
-    Decay,
-}
+    /// An object of a file system was made.
+    fn file_created(&mut self, _object: u32) {}
 
-impl MeanOf {
-    pub(crate) const NAMES: &'static [(&'static str, Self)] = &[("exact", Self::Exact), ("decay", Self::Decay)];
-}
+    /// A session that modified a file has ended.
+    fn file_modified(&mut self, _object: u32) {}
 
-/// A placement policy with its parameters, as the registry reads and prints it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub enum PlacementSpec {
-    Sequential,
-    AgeSort,
-    TimesSort { scale: Scale },
-    SegmentBased,
-    PageBased,
-    FineGrained { mean: MeanOf, scale: Scale },
-    Dac { regions: u32, threshold: Scale },
-}
+    /// What is kept on flash, in the header of a file, of what the policy knows of it: 0 if nothing.
+    fn remember_file(&self, _object: u32) -> u8 {
+        0
+    }
 
-impl fmt::Display for PlacementSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Sequential => f.write_str("m1"),
-            Self::AgeSort => f.write_str("m2"),
-            Self::TimesSort { scale } => write!(f, "m3:scale={scale}"),
-            Self::SegmentBased => f.write_str("m4"),
-            Self::PageBased => f.write_str("m5"),
-            Self::FineGrained { mean, scale } => {
-                write!(f, "m6:mean={},scale={scale}", crate::spec::name_of(&mean, MeanOf::NAMES))
-            }
-            Self::Dac { regions, threshold } => write!(f, "dac:regions={regions},threshold={threshold}"),
-        }
+    /// What [`Placement::remember_file`] kept of a file, at a mount.
+    fn recall_file(&mut self, _object: u32, _kept: u8) {}
+
+    /// What the policy takes a file for, if it classifies files.
+    fn class_of_file(&self, _object: u32) -> Option<&'static str> {
+        None
     }
 }

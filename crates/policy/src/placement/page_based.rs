@@ -1,7 +1,17 @@
-use super::{COLD, HOT, Pages, Placement, heat};
+use super::{COLD, HOT, Pages, Placement, PlacementBuild, Subject, WithPages, heat};
 use crate::age::Now;
 use crate::segments::Segments;
+use crate::spec::Row;
 use margay_flash::SegmentId;
+
+/// The row of M5.
+pub(super) const ROW: Row<PlacementBuild> = Row {
+    name: "m5",
+    summary: "page-based: a copied page is cold unless updated more often than the mean",
+    parameters: &[],
+    source: "FMS J sec. 4, M5 (block-based)",
+    build: |_, _| WithPages::boxed(PageBased::default()),
+};
 
 /// M5, page-based ("block-based" in the papers): a copied page is hot if it was updated more often than the
 /// mean of all pages.
@@ -28,11 +38,11 @@ impl Placement for PageBased {
         count
     }
 
-    fn freeze(&self, count: u32, _: Now) -> (u64, u32) {
+    fn encode(&self, count: u32, _: Now) -> (u64, u32) {
         (0, count)
     }
 
-    fn thaw(&mut self, (_, count): (u64, u32), now: Now) -> u32 {
+    fn decode(&mut self, (_, count): (u64, u32), now: Now) -> u32 {
         self.unpack(count, now, now)
     }
 
@@ -41,7 +51,7 @@ impl Placement for PageBased {
     }
 
     #[inline]
-    fn write(&mut self, _: &Segments, _: Now, old: Option<(SegmentId, u32)>) -> (u8, u32) {
+    fn write(&mut self, _: &Segments, _: Now, _: Subject, old: Option<(SegmentId, u32)>) -> (u8, u32) {
         let Some((_, count)) = old else { return (HOT, 0) };
         let next = count.saturating_add(1);
         self.updates += u64::from(next - count);
@@ -57,7 +67,7 @@ impl Placement for PageBased {
     }
 
     #[inline]
-    fn copy(&self, _: &Segments, _: SegmentId, _: Now, count: u32) -> u8 {
+    fn copy(&self, _: &Segments, _: SegmentId, _: Now, count: u32, _: u64) -> u8 {
         if f64::from(count) > self.mean { HOT } else { COLD }
     }
 }

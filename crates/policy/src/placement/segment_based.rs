@@ -1,7 +1,17 @@
-use super::{COLD, HOT, Pages, Placement};
+use super::{COLD, HOT, Pages, Placement, PlacementBuild, Subject, WithPages};
 use crate::age::Now;
 use crate::segments::Segments;
+use crate::spec::Row;
 use margay_flash::SegmentId;
+
+/// The row of M4.
+pub(super) const ROW: Row<PlacementBuild> = Row {
+    name: "m4",
+    summary: "segment-based: a victim's pages are cold if its utilization is under the average",
+    parameters: &[],
+    source: "FMS J sec. 4, M4",
+    build: |_, _| WithPages::boxed(SegmentBased::new()),
+};
 
 /// M4, segment-based: all copies of a victim go to the cold stream if its utilization is under the average of
 /// the segments in use, else to the hot stream, which also takes the host's writes.
@@ -36,7 +46,7 @@ impl Placement for SegmentBased {
     }
 
     #[inline(always)]
-    fn write(&mut self, _: &Segments, _: Now, _: Option<(SegmentId, ())>) -> (u8, ()) {
+    fn write(&mut self, _: &Segments, _: Now, _: Subject, _: Option<(SegmentId, ())>) -> (u8, ()) {
         (HOT, ())
     }
 
@@ -47,7 +57,7 @@ impl Placement for SegmentBased {
     }
 
     #[inline(always)]
-    fn copy(&self, _: &Segments, _: SegmentId, _: Now, (): ()) -> u8 {
+    fn copy(&self, _: &Segments, _: SegmentId, _: Now, (): (), _: u64) -> u8 {
         self.target
     }
 }

@@ -1,7 +1,41 @@
-use super::{HOT, Heat, Placement, heat};
+use super::{HEAT, HEAT_SCALE, HOT, Heat, Placement, PlacementBuild, Subject, WithPages, heat};
 use crate::age::{Clock, Now};
 use crate::segments::Segments;
+use crate::spec::Row;
 use margay_flash::SegmentId;
+
+/// The row of M1.
+pub(super) const M1: Row<PlacementBuild> = Row {
+    name: "m1",
+    summary: "sequential: one stream for everything",
+    parameters: &[],
+    source: "FMS J sec. 4, M1",
+    build: |_, _| WithPages::boxed(Sequential),
+};
+
+/// The row of M2.
+pub(super) const M2: Row<PlacementBuild> = Row {
+    name: "m2",
+    summary: "age sort: one stream, a victim's pages sorted by age",
+    parameters: &[],
+    source: "FMS J sec. 4, M2",
+    build: |_, exported_pages| {
+        let (clock, scale) = HEAT_SCALE.resolve(exported_pages);
+        WithPages::boxed(Sorted::new(Key::Age, clock, scale))
+    },
+};
+
+/// The row of M3.
+pub(super) const M3: Row<PlacementBuild> = Row {
+    name: "m3",
+    summary: "times sort: one stream, a victim's pages sorted by hot degree",
+    parameters: &[HEAT],
+    source: "FMS J sec. 4, M3",
+    build: |args, exported_pages| {
+        let (clock, scale) = args.scale("scale").resolve(exported_pages);
+        WithPages::boxed(Sorted::new(Key::Times, clock, scale))
+    },
+};
 
 /// M1, sequential: one stream for host writes and copies; copies keep their order. Keeps nothing per page.
 ///
@@ -19,12 +53,12 @@ impl Placement for Sequential {
     }
 
     #[inline(always)]
-    fn write(&mut self, _: &Segments, _: Now, _: Option<(SegmentId, ())>) -> (u8, ()) {
+    fn write(&mut self, _: &Segments, _: Now, _: Subject, _: Option<(SegmentId, ())>) -> (u8, ()) {
         (HOT, ())
     }
 
     #[inline(always)]
-    fn copy(&self, _: &Segments, _: SegmentId, _: Now, (): ()) -> u8 {
+    fn copy(&self, _: &Segments, _: SegmentId, _: Now, (): (), _: u64) -> u8 {
         HOT
     }
 }
@@ -71,11 +105,11 @@ impl Placement for Sorted {
         Heat { written: written.on(self.clock), updates }
     }
 
-    fn freeze(&self, heat: Heat, _: Now) -> (u64, u32) {
+    fn encode(&self, heat: Heat, _: Now) -> (u64, u32) {
         (heat.written, heat.updates)
     }
 
-    fn thaw(&mut self, (written, updates): (u64, u32), _: Now) -> Heat {
+    fn decode(&mut self, (written, updates): (u64, u32), _: Now) -> Heat {
         Heat { written, updates }
     }
 
@@ -83,11 +117,11 @@ impl Placement for Sorted {
         1
     }
 
-    fn write(&mut self, _: &Segments, now: Now, old: Option<(SegmentId, Heat)>) -> (u8, Heat) {
+    fn write(&mut self, _: &Segments, now: Now, _: Subject, old: Option<(SegmentId, Heat)>) -> (u8, Heat) {
         (HOT, Heat::after_write(old, now.on(self.clock)))
     }
 
-    fn copy(&self, _: &Segments, _: SegmentId, _: Now, _: Heat) -> u8 {
+    fn copy(&self, _: &Segments, _: SegmentId, _: Now, _: Heat, _: u64) -> u8 {
         HOT
     }
 

@@ -1,9 +1,31 @@
-use super::Selection;
-use crate::age::{AgeFunction, Now};
+use super::{Selection, SelectionBuild};
+use crate::age::{AGE, AgeFunction, Now, SHAPE};
 use crate::index::{AgeTree, BucketBits, OpenOrder};
 use crate::segments::{Segments, Sizing, State};
+use crate::spec::{Args, Row};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use margay_flash::SegmentId;
+
+/// The row of CAT.
+pub(super) const ROW: Row<SelectionBuild> = Row {
+    name: "cat",
+    summary: "cost, age and times of erasure: smallest u / (1 - u) x (erases + 1) / f(age)",
+    parameters: &[SHAPE, AGE],
+    source: "Chiang and Chang 1999 (FMS J sec. 3)",
+    build: SelectionBuild {
+        new: |args, sizing| Box::new(Cat::new(sizing, AgeFunction::from_args(args, sizing.exported_pages))),
+        scan: Some(scan_key),
+    },
+};
+
+fn scan_key(args: &Args, sizing: Sizing, segments: &Segments, id: SegmentId, now: Now) -> (f64, u64) {
+    let function = AgeFunction::from_args(args, sizing.exported_pages);
+    let (valid, i) = (segments.valid[id.index()], id.index());
+    let benefit = function.of(segments.age(id, function.clock, now));
+    let price = price(valid, segments.data_pages, segments.erases[i], benefit);
+    (price, if valid == 0 { id.0.into() } else { segments.opened_sequence[i] })
+}
 
 /// CAT, cost age times: the candidate with the smallest u / (1 - u) x 1 / f(age) x (erases + 1); u = 0 first.
 ///
@@ -32,7 +54,7 @@ fn ratio(valid: u32, data_pages: u32) -> f64 {
 }
 
 /// The price of CAT: smaller is better. A fully invalid segment is free.
-pub(crate) fn price(valid: u32, data_pages: u32, erases: u32, benefit: f64) -> f64 {
+fn price(valid: u32, data_pages: u32, erases: u32, benefit: f64) -> f64 {
     if valid == 0 { 0.0 } else { ratio(valid, data_pages) * (f64::from(erases) + 1.0) / benefit }
 }
 
@@ -46,17 +68,12 @@ impl Cat {
         Self { order, tree, empty, age, ratios, selections: 0, looked_at: 0 }
     }
 
-    /// Tree nodes looked at per selection so far.
-    pub fn nodes_per_selection(&self) -> f64 {
-        self.looked_at as f64 / self.selections.max(1) as f64
-    }
-
     #[inline]
-    fn put(&mut self, segments: &Segments, segment: SegmentId) {
-        let (valid, erases) = (segments.valid[segment.index()], segments.erases[segment.index()]);
+    fn put(&mut self, segments: &Segments, segment: SegmentId, valid: u32) {
         if valid == 0 {
             self.empty.set(0, segment.0);
         } else if valid < segments.data_pages {
+            let erases = segments.erases[segment.index()];
             let weight = self.ratios[valid as usize] * (f64::from(erases) + 1.0);
             self.tree.lower(self.order.column(segment), weight);
         }
@@ -71,22 +88,22 @@ impl Selection for Cat {
                 self.tree.open(self.order.column(id), segments.opened(id, self.age.clock));
             }
             for id in segments.ids().filter(|id| segments.state[id.index()] == State::Sealed) {
-                self.put(segments, id);
+                self.put(segments, id, segments.valid[id.index()]);
             }
         }
         self.tree.open(self.order.column(segment), segments.opened(segment, self.age.clock));
     }
 
     fn sealed(&mut self, segments: &Segments, segment: SegmentId) {
-        self.put(segments, segment);
+        self.put(segments, segment, segments.valid[segment.index()]);
     }
 
     #[inline]
-    fn invalidated(&mut self, segments: &Segments, segment: SegmentId) {
-        if segments.valid[segment.index()] == 0 {
+    fn invalidated(&mut self, segments: &Segments, segment: SegmentId, valid: u32) {
+        if valid == 0 {
             self.tree.remove(self.order.column(segment));
         }
-        self.put(segments, segment);
+        self.put(segments, segment, valid);
     }
 
     fn taken(&mut self, segments: &Segments, segment: SegmentId) {
@@ -106,5 +123,9 @@ impl Selection for Cat {
         self.selections += 1;
         self.looked_at += u64::from(looked_at);
         column.map(|column| self.order.segment(column))
+    }
+
+    fn lookups_per_selection(&self) -> Option<f64> {
+        Some(self.looked_at as f64 / self.selections.max(1) as f64)
     }
 }

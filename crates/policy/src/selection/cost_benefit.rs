@@ -1,9 +1,58 @@
-use super::{AgeOf, OpenBuckets, Selection};
-use crate::age::{AgeFunction, Now};
+use super::{OpenBuckets, Selection, SelectionBuild};
+use crate::age::{AGE, AgeFunction, Now, SHAPE};
 use crate::index::BucketLists;
 use crate::segments::{Segments, Sizing};
+use crate::spec::{Args, Parameter, Row};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use margay_flash::SegmentId;
+
+/// The row of cost-benefit.
+pub(super) const ROW: Row<SelectionBuild> = Row {
+    name: "cost-benefit",
+    summary: "largest age-weighted gain per copy, f(age) (1 - u) / 2u",
+    parameters: &[Parameter::choice("age", AgeOf::NAMES, "what age is counted from"), SHAPE, AGE],
+    source: "Kawaguchi et al. 1995; FMS J sec. 2",
+    build: SelectionBuild {
+        new: |args, sizing| {
+            let age = AgeFunction::from_args(args, sizing.exported_pages);
+            match args.choice("age", &AgeOf::ALL) {
+                AgeOf::Opened => Box::new(CostBenefit::new(sizing, age)),
+                AgeOf::Invalidated => Box::new(CostBenefitLists::new(sizing, age)),
+            }
+        },
+        scan: Some(scan_key),
+    },
+};
+
+fn scan_key(args: &Args, sizing: Sizing, segments: &Segments, id: SegmentId, now: Now) -> (f64, u64) {
+    let age = AgeFunction::from_args(args, sizing.exported_pages);
+    let (valid, i) = (segments.valid[id.index()], id.index());
+    match args.choice("age", &AgeOf::ALL) {
+        AgeOf::Opened => {
+            let price = price(valid, segments.data_pages, age.of(segments.age(id, age.clock, now)));
+            (price, if valid == 0 { id.0.into() } else { segments.opened_sequence[i] })
+        }
+        AgeOf::Invalidated => {
+            let since = now.on(age.clock).saturating_sub(segments.invalidated(id, age.clock));
+            (price(valid, segments.data_pages, age.of(since)), segments.invalidated_sequence[i])
+        }
+    }
+}
+
+/// What the age in cost-benefit is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgeOf {
+    /// The opening of the segment.
+    Opened,
+    /// The last invalidation of a page in it (the text of the papers, read literally).
+    Invalidated,
+}
+
+impl AgeOf {
+    const ALL: [Self; 2] = [Self::Opened, Self::Invalidated];
+    const NAMES: &'static [&'static str] = &["opened", "invalidated"];
+}
 
 /// 2u / (1 - u): copies per page gained, both read and programmed.
 fn cost(valid: u32, data_pages: u32) -> f64 {
@@ -11,7 +60,7 @@ fn cost(valid: u32, data_pages: u32) -> f64 {
 }
 
 /// The price of cost-benefit: smaller is better. A fully invalid segment is free at any age.
-pub(crate) fn price(valid: u32, data_pages: u32, benefit: f64) -> f64 {
+fn price(valid: u32, data_pages: u32, benefit: f64) -> f64 {
     if valid == 0 { 0.0 } else { cost(valid, data_pages) / benefit }
 }
 
@@ -50,8 +99,8 @@ impl Selection for CostBenefit {
     }
 
     #[inline]
-    fn invalidated(&mut self, segments: &Segments, segment: SegmentId) {
-        self.buckets.invalidated(segments, segment);
+    fn invalidated(&mut self, segments: &Segments, segment: SegmentId, valid: u32) {
+        self.buckets.invalidated(segments, segment, valid);
     }
 
     fn taken(&mut self, segments: &Segments, segment: SegmentId) {
@@ -101,7 +150,9 @@ impl CostBenefitLists {
 }
 
 impl Selection for CostBenefitLists {
-    const NEEDS_INVALIDATIONS: bool = true;
+    fn needs_invalidations(&self) -> bool {
+        true
+    }
 
     fn opened(&mut self, _: &Segments, _: SegmentId) {}
 
@@ -111,8 +162,7 @@ impl Selection for CostBenefitLists {
     }
 
     #[inline]
-    fn invalidated(&mut self, segments: &Segments, segment: SegmentId) {
-        let valid = segments.valid[segment.index()];
+    fn invalidated(&mut self, _: &Segments, segment: SegmentId, valid: u32) {
         self.lists.remove(valid + 1, segment);
         self.lists.append(valid, segment);
     }
@@ -136,27 +186,5 @@ impl Selection for CostBenefitLists {
             }
         }
         best.map(|(_, _, segment)| segment)
-    }
-}
-
-/// The rule of either form, for a full scan: price, then the order of ties.
-pub(crate) fn scan_key(
-    segments: &Segments,
-    segment: SegmentId,
-    age_of: AgeOf,
-    age: &AgeFunction,
-    now: Now,
-) -> (f64, u64) {
-    let i = segment.index();
-    let valid = segments.valid[i];
-    match age_of {
-        AgeOf::Opened => {
-            let price = price(valid, segments.data_pages, age.of(segments.age(segment, age.clock, now)));
-            (price, if valid == 0 { u64::from(segment.0) } else { segments.opened_sequence[i] })
-        }
-        AgeOf::Invalidated => {
-            let since = now.on(age.clock).saturating_sub(segments.invalidated(segment, age.clock));
-            (price(valid, segments.data_pages, age.of(since)), segments.invalidated_sequence[i])
-        }
     }
 }

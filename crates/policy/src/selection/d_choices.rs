@@ -1,10 +1,30 @@
-use super::Selection;
+use super::{Selection, SelectionBuild};
 use crate::age::Now;
 use crate::segments::{Segments, Sizing};
+use crate::spec::{Parameter, Row};
+use alloc::boxed::Box;
 use alloc::{vec, vec::Vec};
 use margay_flash::SegmentId;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// The row of random selection.
+pub(super) const RANDOM: Row<SelectionBuild> = Row {
+    name: "random",
+    summary: "uniformly among sealed segments",
+    parameters: &[],
+    source: "Van Houdt 2013, d = 1",
+    build: SelectionBuild { new: |_, sizing| Box::new(DChoices::new(sizing, 1)), scan: None },
+};
+
+/// The row of d-choices.
+pub(super) const ROW: Row<SelectionBuild> = Row {
+    name: "d-choices",
+    summary: "fewest valid pages among d drawn at random",
+    parameters: &[Parameter::number("d", 10, 1..=100_000, "segments drawn")],
+    source: "Van Houdt 2013",
+    build: SelectionBuild { new: |args, sizing| Box::new(DChoices::new(sizing, args.number("d"))), scan: None },
+};
 
 /// d-choices: of d sealed segments drawn uniformly with replacement the one with the fewest valid pages;
 /// with d = 1 this is random selection.
@@ -51,8 +71,8 @@ impl Selection for DChoices {
     }
 
     #[inline]
-    fn invalidated(&mut self, segments: &Segments, segment: SegmentId) {
-        self.candidates += u32::from(segments.valid[segment.index()] + 1 == segments.data_pages);
+    fn invalidated(&mut self, segments: &Segments, _: SegmentId, valid: u32) {
+        self.candidates += u32::from(valid + 1 == segments.data_pages);
     }
 
     fn taken(&mut self, segments: &Segments, segment: SegmentId) {

@@ -1,8 +1,22 @@
-use super::Selection;
+use super::{Selection, SelectionBuild};
 use crate::age::Now;
 use crate::index::{BucketBits, OpenOrder};
 use crate::segments::{Segments, Sizing};
+use crate::spec::Row;
+use alloc::boxed::Box;
 use margay_flash::SegmentId;
+
+/// The row of FIFO.
+pub(super) const ROW: Row<SelectionBuild> = Row {
+    name: "fifo",
+    summary: "opened first (also called LRU, circular)",
+    parameters: &[],
+    source: "Robinson 1996; Desnoyers 2012",
+    build: SelectionBuild {
+        new: |_, sizing| Box::new(Fifo::new(sizing)),
+        scan: Some(|_, _, segments, id, _| (segments.opened_sequence[id.index()] as f64, id.0.into())),
+    },
+};
 
 /// FIFO (also called LRU or circular): the candidate that was opened first.
 ///
@@ -40,8 +54,8 @@ impl Selection for Fifo {
     }
 
     #[inline]
-    fn invalidated(&mut self, segments: &Segments, segment: SegmentId) {
-        if segments.valid[segment.index()] + 1 == segments.data_pages {
+    fn invalidated(&mut self, segments: &Segments, segment: SegmentId, valid: u32) {
+        if valid + 1 == segments.data_pages {
             self.candidates.set(0, self.order.column(segment));
         }
     }

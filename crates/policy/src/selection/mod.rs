@@ -1,6 +1,5 @@
-//! Selection: which segment is the next victim.
+//! Selection: which segment is the next victim. One file per policy, one row in [`SELECTIONS`].
 
-mod any;
 mod cat;
 mod cost_benefit;
 mod d_choices;
@@ -8,30 +7,34 @@ mod fifo;
 mod greedy;
 mod windowed;
 
-pub use any::AnySelection;
 pub use cat::Cat;
-pub(crate) use cat::price as cat_price;
-pub(crate) use cost_benefit::scan_key as cost_benefit_key;
-pub use cost_benefit::{CostBenefit, CostBenefitLists};
+pub use cost_benefit::{AgeOf, CostBenefit, CostBenefitLists};
 pub use d_choices::DChoices;
 pub use fifo::Fifo;
-pub use greedy::Greedy;
+pub use greedy::{Greedy, GreedyOldest};
 pub use windowed::WindowedGreedy;
 
-use crate::age::{Now, Scale, Shape};
+use crate::age::Now;
 use crate::index::{BucketBits, OpenOrder};
-use crate::segments::Segments;
-use alloc::format;
+use crate::segments::{Segments, Sizing};
+use crate::spec::{Args, Kind, Row, Spec};
+use alloc::boxed::Box;
 use core::fmt;
 use margay_flash::SegmentId;
+
+/// All selection policies.
+static SELECTIONS: &[Row<SelectionBuild>] =
+    &[greedy::ROW, cost_benefit::ROW, cat::ROW, fifo::ROW, d_choices::RANDOM, d_choices::ROW, windowed::ROW];
 
 /// A selection policy, told of every event that can change its answer.
 ///
 /// A *candidate* is a sealed segment with at least one invalid page; only candidates are answered, and one is
 /// answered whenever there is one.
-pub trait Selection {
+pub trait Selection: fmt::Debug + Send {
     /// Whether [`Segments`] has to keep the time of the last invalidation.
-    const NEEDS_INVALIDATIONS: bool = false;
+    fn needs_invalidations(&self) -> bool {
+        false
+    }
 
     /// A segment was opened.
     fn opened(&mut self, segments: &Segments, segment: SegmentId);
@@ -39,72 +42,54 @@ pub trait Selection {
     /// An open segment was sealed.
     fn sealed(&mut self, segments: &Segments, segment: SegmentId);
 
-    /// A sealed segment has lost one valid page; its count is lowered already.
-    fn invalidated(&mut self, segments: &Segments, segment: SegmentId);
+    /// A sealed segment has lost one valid page; `valid` are left. The only call per host write.
+    fn invalidated(&mut self, segments: &Segments, segment: SegmentId, valid: u32);
 
     /// A sealed segment was taken for cleaning; called before its state changes.
     fn taken(&mut self, segments: &Segments, segment: SegmentId);
 
     /// The victim now, if there is a candidate.
     fn select(&mut self, segments: &Segments, now: Now) -> Option<SegmentId>;
+
+    /// Entries of an index looked at per selection so far, where that has no bound below a scan and is counted.
+    fn lookups_per_selection(&self) -> Option<f64> {
+        None
+    }
 }
 
-/// How greedy chooses among segments with equally few valid pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tie {
-    /// The lowest segment number (a scan with strict `<`; what the FMS tables need).
-    Index,
-    /// The segment that was opened first.
-    Oldest,
+/// The rule of a selection as a key of a segment, for a full scan: the candidate with the smallest key is the victim.
+/// What a fast index is tested against.
+pub type ScanKey = fn(&Args, Sizing, &Segments, SegmentId, Now) -> (f64, u64);
+
+/// How a selection policy is built.
+#[derive(Clone, Copy, Debug)]
+pub struct SelectionBuild {
+    /// For a device of the given numbers.
+    pub new: fn(&Args, Sizing) -> Box<dyn Selection>,
+    /// Its rule, if its answer depends on the segments alone.
+    pub scan: Option<ScanKey>,
 }
 
-impl Tie {
-    pub(crate) const NAMES: &'static [(&'static str, Self)] = &[("index", Self::Index), ("oldest", Self::Oldest)];
+/// The table of selection policies.
+#[derive(Debug)]
+pub enum SelectionKind {}
+
+impl Kind for SelectionKind {
+    const WHAT: &'static str = "selection policy";
+    type Build = SelectionBuild;
+
+    fn rows() -> impl Iterator<Item = &'static Row<SelectionBuild>> + Clone {
+        SELECTIONS.iter()
+    }
 }
 
-/// What the age in cost-benefit is counted from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AgeOf {
-    /// The opening of the segment.
-    Opened,
-    /// The last invalidation of a page in it (the text of the papers, read literally).
-    Invalidated,
-}
+/// A selection policy with its parameters.
+pub type SelectionSpec = Spec<SelectionKind>;
 
-impl AgeOf {
-    pub(crate) const NAMES: &'static [(&'static str, Self)] =
-        &[("opened", Self::Opened), ("invalidated", Self::Invalidated)];
-}
-
-/// A selection policy with its parameters, as the registry reads and prints it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub enum SelectionSpec {
-    Greedy { tie: Tie },
-    CostBenefit { age: AgeOf, shape: Shape, scale: Scale },
-    Cat { shape: Shape, scale: Scale },
-    Fifo,
-    Random,
-    DChoices { d: u32 },
-    WindowedGreedy { window_ratio: f64 },
-}
-
-impl fmt::Display for SelectionSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use crate::spec::name_of;
-        match *self {
-            Self::Greedy { tie: Tie::Index } => f.write_str("greedy"),
-            Self::Greedy { tie } => write!(f, "greedy:tie={}", name_of(&tie, Tie::NAMES)),
-            Self::CostBenefit { age, shape, scale } => {
-                let age = if age == AgeOf::Opened { "" } else { &format!("age={},", name_of(&age, AgeOf::NAMES)) };
-                write!(f, "cost-benefit:{age}shape={},scale={scale}", name_of(&shape, Shape::NAMES))
-            }
-            Self::Cat { shape, scale } => write!(f, "cat:shape={},scale={scale}", name_of(&shape, Shape::NAMES)),
-            Self::Fifo => f.write_str("fifo"),
-            Self::Random => f.write_str("random"),
-            Self::DChoices { d } => write!(f, "d-choices:d={d}"),
-            Self::WindowedGreedy { window_ratio } => write!(f, "windowed-greedy:window={window_ratio}"),
-        }
+impl SelectionSpec {
+    /// The policy at work, for a device of the given numbers.
+    pub fn build(&self, sizing: Sizing) -> Box<dyn Selection> {
+        (self.row().build.new)(&self.args(), sizing)
     }
 }
 
@@ -156,8 +141,8 @@ impl OpenBuckets {
     }
 
     #[inline]
-    pub fn invalidated(&mut self, segments: &Segments, segment: SegmentId) {
-        let (valid, column) = (segments.valid[segment.index()], self.order.column(segment));
+    pub fn invalidated(&mut self, segments: &Segments, segment: SegmentId, valid: u32) {
+        let column = self.order.column(segment);
         self.bits.clear(valid + 1, column);
         if valid + 1 == segments.data_pages {
             self.bits.set(0, column);

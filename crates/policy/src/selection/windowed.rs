@@ -1,9 +1,23 @@
-use super::{Greedy, Selection, Tie};
+use super::{Greedy, Selection, SelectionBuild};
 use crate::age::Now;
 use crate::segments::{Segments, Sizing, State};
+use crate::spec::{Parameter, Row};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use margay_flash::SegmentId;
+
+/// The row of windowed greedy.
+pub(super) const ROW: Row<SelectionBuild> = Row {
+    name: "windowed-greedy",
+    summary: "fewest valid pages among the segments sealed first",
+    parameters: &[Parameter::share("window", 0.25, "share of the segments that is looked at")],
+    source: "Hu et al. 2009",
+    build: SelectionBuild {
+        new: |args, sizing| Box::new(WindowedGreedy::new(sizing, args.share("window"))),
+        scan: None,
+    },
+};
 
 /// Windowed greedy: greedy among the `window` segments that were sealed first.
 ///
@@ -24,7 +38,7 @@ impl WindowedGreedy {
     /// For a device of the given numbers and a window of `window_ratio` of its segments.
     pub fn new(sizing: Sizing, window_ratio: f64) -> Self {
         Self {
-            greedy: Greedy::new(sizing, Tie::Index),
+            greedy: Greedy::new(sizing),
             window: (window_ratio * f64::from(sizing.segments)).clamp(1.0, f64::from(sizing.segments)) as u32,
             inside: 0,
             is_inside: vec![false; sizing.segments as usize],
@@ -59,9 +73,9 @@ impl Selection for WindowedGreedy {
     }
 
     #[inline]
-    fn invalidated(&mut self, segments: &Segments, segment: SegmentId) {
+    fn invalidated(&mut self, segments: &Segments, segment: SegmentId, valid: u32) {
         if self.is_inside[segment.index()] {
-            self.greedy.invalidated(segments, segment);
+            self.greedy.invalidated(segments, segment, valid);
         }
     }
 

@@ -1,12 +1,34 @@
 use super::PageMark;
+use crate::age::Now;
+use crate::placement::{Content, Placement, PlacementBuild, Subject, WithPages};
+use crate::segments::Segments;
+use crate::spec::{Parameter, Row};
 use alloc::vec::Vec;
+use margay_flash::SegmentId;
 
-pub(super) const STREAMS: u8 = 4;
+/// The row of MODA.
+pub(super) const ROW: Row<PlacementBuild> = Row {
+    name: "moda",
+    summary: "headers apart; files by the number of their modifications: hot, cold, unclassified",
+    parameters: &[
+        Parameter::number("m", 2, 1..=16, "queues that a file climbs before it is hot"),
+        Parameter::number(
+            "lifetime",
+            100,
+            1..=1_000_000_000,
+            "creations and modifying sessions until an unmodified file falls a queue",
+        ),
+    ],
+    source: "Baek et al. 2007, sec. 4",
+    build: |args, _| WithPages::boxed(Moda::new(args.number("m") as u8, args.number("lifetime"))),
+};
+
+const STREAMS: u8 = 4;
 const SYSTEM: u8 = 0;
 
 /// What MODA makes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+enum Class {
     /// It was modified often.
     Hot,
     /// It was not modified for a long time.
@@ -30,7 +52,7 @@ enum State {
 /// without one it falls a queue, and out of the lowest into the cold class. What falls is found out when it is
 /// looked at. Open in the paper: hot files stay hot; a cold file that is modified starts anew.
 #[derive(Clone, Debug)]
-pub(super) struct Moda {
+struct Moda {
     queues: u8,
     lifetime: u64,
     now: u64,
@@ -38,7 +60,7 @@ pub(super) struct Moda {
 }
 
 impl Moda {
-    pub fn new(queues: u8, lifetime: u32) -> Self {
+    fn new(queues: u8, lifetime: u32) -> Self {
         Self { queues, lifetime: lifetime.into(), now: 0, files: Vec::new() }
     }
 
@@ -68,12 +90,12 @@ impl Moda {
         self.files[object as usize] = state;
     }
 
-    pub fn created(&mut self, object: u32) {
+    fn created(&mut self, object: u32) {
         self.now += 1;
         self.set(object, self.start());
     }
 
-    pub fn modified(&mut self, object: u32) {
+    fn modified(&mut self, object: u32) {
         self.now += 1;
         let next = match self.state(object) {
             State::Queue { level, .. } if level + 1 < self.queues => {
@@ -86,7 +108,7 @@ impl Moda {
     }
 
     /// 1 cold, 2 hot, from 3 on a queue, whose time starts anew at the next mount.
-    pub fn remember(&self, object: u32) -> u8 {
+    fn remember(&self, object: u32) -> u8 {
         match self.state(object) {
             State::Cold => 1,
             State::Hot => 2,
@@ -94,7 +116,7 @@ impl Moda {
         }
     }
 
-    pub fn recall(&mut self, object: u32, heat: u8) {
+    fn recall(&mut self, object: u32, heat: u8) {
         let state = match heat {
             1 => State::Cold,
             2 => State::Hot,
@@ -105,7 +127,7 @@ impl Moda {
         self.set(object, state);
     }
 
-    pub fn class(&self, object: u32) -> Class {
+    fn class(&self, object: u32) -> Class {
         match self.state(object) {
             State::Queue { .. } => Class::Unclassified,
             State::Hot => Class::Hot,
@@ -113,13 +135,62 @@ impl Moda {
         }
     }
 
-    pub fn stream(&self, mark: PageMark) -> u8 {
+    fn stream(&self, mark: PageMark) -> u8 {
         match self.class(mark.object()) {
             _ if mark.is_header() => SYSTEM,
             Class::Hot => 1,
             Class::Unclassified => 2,
             Class::Cold => 3,
         }
+    }
+}
+
+impl Placement for Moda {
+    type Info = PageMark;
+
+    fn streams(&self) -> u8 {
+        STREAMS
+    }
+
+    fn opened_at_start(&self) -> u8 {
+        0
+    }
+
+    fn write(&mut self, _: &Segments, _: Now, subject: Subject, _: Option<(SegmentId, PageMark)>) -> (u8, PageMark) {
+        let mark = PageMark::of(subject.content);
+        (self.stream(mark), mark)
+    }
+
+    fn copy(&self, _: &Segments, _: SegmentId, _: Now, mark: PageMark, _: u64) -> u8 {
+        self.stream(mark)
+    }
+
+    fn recognize(&mut self, content: Content) -> PageMark {
+        PageMark::of(content)
+    }
+
+    fn file_created(&mut self, object: u32) {
+        self.created(object);
+    }
+
+    fn file_modified(&mut self, object: u32) {
+        self.modified(object);
+    }
+
+    fn remember_file(&self, object: u32) -> u8 {
+        self.remember(object)
+    }
+
+    fn recall_file(&mut self, object: u32, kept: u8) {
+        self.recall(object, kept);
+    }
+
+    fn class_of_file(&self, object: u32) -> Option<&'static str> {
+        Some(match self.class(object) {
+            Class::Hot => "hot",
+            Class::Cold => "cold",
+            Class::Unclassified => "unclassified",
+        })
     }
 }
 

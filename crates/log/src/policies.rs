@@ -1,0 +1,24 @@
+use alloc::boxed::Box;
+use margay_policy::{AllocatorSpec, PlacementSpec, Placer, Selection, SelectionSpec, Sizing};
+
+/// The policies of a log: which segment is cleaned, where a page goes. Values of the tables of `margay-policy`, or of
+/// one's own.
+#[derive(Debug)]
+pub struct Policies {
+    /// Which segment is the next victim.
+    pub selection: Box<dyn Selection>,
+    /// Which stream a page goes to, and what is kept for every page.
+    pub placement: Box<dyn Placer>,
+}
+
+impl Policies {
+    /// Policies of the tables, for a device of the given numbers.
+    pub fn new(selection: SelectionSpec, placement: PlacementSpec, sizing: Sizing) -> Self {
+        Self { selection: selection.build(sizing), placement: placement.build(sizing.exported_pages) }
+    }
+
+    /// Policies of the tables for a file system.
+    pub fn for_files(selection: SelectionSpec, allocator: AllocatorSpec, sizing: Sizing) -> Self {
+        Self { selection: selection.build(sizing), placement: allocator.build(sizing.exported_pages) }
+    }
+}

@@ -1,0 +1,352 @@
+use super::{Content, Pages, Placement, Subject};
+use crate::age::Now;
+use crate::segments::Segments;
+use alloc::boxed::Box;
+use alloc::{vec, vec::Vec};
+use core::fmt;
+use margay_flash::{Ppn, SegmentId};
+
+/// A placement policy together with what it keeps for every physical page: what the engine holds. Implemented by
+/// [`WithPages`] for every [`Placement`]; one from outside may implement it directly.
+///
+/// A host write is two calls: [`Placer::write`] decides, [`Placer::put`] says where the page went. Cleaning may come
+/// between them. No call is made per page where one for up to 64 pages will do.
+pub trait Placer: fmt::Debug + Send {
+    /// Number of streams.
+    fn streams(&self) -> u8;
+
+    /// The first so many streams have an open segment from the start; others get one on first use.
+    fn opened_at_start(&self) -> u8;
+
+    /// Room for what is kept for `pages` physical pages. Called once, before anything else.
+    fn reserve(&mut self, pages: u32);
+
+    /// Whether anything is kept for physical pages. If not, [`Placer::put`] and the calls that move or clear what is
+    /// kept need not be made.
+    fn keeps_pages(&self) -> bool;
+
+    /// Whether a victim's pages are copied in the order of [`Placer::sort`].
+    fn sorts(&self) -> bool;
+
+    /// The stream of a host write. `old` is the copy that it supersedes.
+    fn write(&mut self, segments: &Segments, now: Now, subject: Subject, old: Option<(SegmentId, Ppn)>) -> u8;
+
+    /// What is kept on flash of the page that [`Placer::write`] decided on last.
+    fn pack(&self) -> u32;
+
+    /// What is kept on flash of a page.
+    fn pack_at(&self, ppn: Ppn) -> u32;
+
+    /// What kind of information [`Placer::pack`] makes; see [`super::heat`].
+    fn heat_kind(&self) -> u8;
+
+    /// The page that [`Placer::write`] decided on last is at `to`.
+    fn put(&mut self, to: Ppn);
+
+    /// A page was trimmed.
+    fn trimmed(&mut self, now: Now, ppn: Ppn);
+
+    /// Nothing is known of `count` pages from `first` on.
+    fn clear(&mut self, first: Ppn, count: u32);
+
+    /// The pages `bits` from `first` on, `count` in number, are copied to `to` and the pages behind it.
+    fn moved(&mut self, first: Ppn, bits: u64, to: Ppn, count: u32);
+
+    /// Notes what is kept of these pages, whose segment is going to be erased while they are in memory.
+    fn lift(&mut self, pages: &[Ppn]);
+
+    /// The page of that number among those lifted last is at `to`.
+    fn land(&mut self, number: usize, to: Ppn);
+
+    /// A victim was chosen; `valid` is the bitmap of valid pages of the device.
+    fn begin_cleaning(&mut self, segments: &Segments, victim: SegmentId, now: Now, valid: &[u64]);
+
+    /// Of the pages `bits` of a victim from `first` on: the stream of the lowest, and those that go there with it.
+    /// `owner` says whose page the n-th from `first` on is.
+    fn split(
+        &self,
+        segments: &Segments,
+        victim: SegmentId,
+        now: Now,
+        first: Ppn,
+        bits: u64,
+        owner: &dyn Fn(u32) -> u64,
+    ) -> (u8, u64);
+
+    /// Puts pages into the reverse of the order in which they are to be copied.
+    fn sort(&self, now: Now, pages: &mut [u32]);
+
+    /// At a mount: what was kept on flash of a page that was written at `written`.
+    fn unpack(&mut self, ppn: Ppn, heat: u32, written: Now, now: Now);
+
+    /// At a mount: only the content of a page is known.
+    fn recognize(&mut self, ppn: Ppn, content: Content);
+
+    /// What a checkpoint keeps of a page.
+    fn encode(&self, ppn: Ppn, now: Now) -> (u64, u32);
+
+    /// At a mount: what a checkpoint of the same policy says of a page.
+    fn decode(&mut self, ppn: Ppn, encoded: (u64, u32), now: Now);
+
+    /// Bytes of memory that are held for all physical pages.
+    fn memory_bytes(&self) -> usize;
+
+    /// See [`Placement::file_created`].
+    fn file_created(&mut self, object: u32);
+
+    /// See [`Placement::file_modified`].
+    fn file_modified(&mut self, object: u32);
+
+    /// See [`Placement::remember_file`].
+    fn remember_file(&self, object: u32) -> u8;
+
+    /// See [`Placement::recall_file`].
+    fn recall_file(&mut self, object: u32, kept: u8);
+
+    /// See [`Placement::class_of_file`].
+    fn class_of_file(&self, object: u32) -> Option<&'static str>;
+}
+
+/// A [`Placement`] with what it keeps for every physical page.
+#[derive(Debug)]
+pub struct WithPages<P: Placement> {
+    policy: P,
+    infos: Vec<P::Info>,
+    /// Of the page that was decided on last.
+    next: P::Info,
+    /// Of pages that are in memory while their segment is erased.
+    lifted: Vec<P::Info>,
+}
+
+impl<P: Placement> WithPages<P> {
+    const KEEPS_PAGES: bool = size_of::<P::Info>() > 0;
+
+    /// The policy, with nothing known of any page.
+    pub fn new(policy: P) -> Self {
+        Self { policy, infos: Vec::new(), next: P::Info::default(), lifted: Vec::new() }
+    }
+
+    #[inline(always)]
+    fn info(&self, page: u32) -> P::Info {
+        if Self::KEEPS_PAGES { self.infos[page as usize] } else { P::Info::default() }
+    }
+
+    fn set(&mut self, ppn: Ppn, info: P::Info) {
+        if Self::KEEPS_PAGES {
+            self.infos[ppn.index()] = info;
+        }
+    }
+}
+
+impl<P: Placement + 'static> WithPages<P> {
+    /// The policy as the engine wants it.
+    pub fn boxed(policy: P) -> Box<dyn Placer> {
+        Box::new(Self::new(policy))
+    }
+}
+
+impl<P: Placement> Placer for WithPages<P> {
+    fn streams(&self) -> u8 {
+        self.policy.streams()
+    }
+
+    fn opened_at_start(&self) -> u8 {
+        self.policy.opened_at_start()
+    }
+
+    fn reserve(&mut self, pages: u32) {
+        if Self::KEEPS_PAGES {
+            self.infos = vec![P::Info::default(); pages as usize];
+        }
+    }
+
+    fn keeps_pages(&self) -> bool {
+        Self::KEEPS_PAGES
+    }
+
+    fn sorts(&self) -> bool {
+        P::SORTS
+    }
+
+    fn write(&mut self, segments: &Segments, now: Now, subject: Subject, old: Option<(SegmentId, Ppn)>) -> u8 {
+        let old = old.map(|(segment, ppn)| (segment, self.info(ppn.0)));
+        let (stream, info) = self.policy.write(segments, now, subject, old);
+        self.next = info;
+        stream
+    }
+
+    fn pack(&self) -> u32 {
+        self.policy.pack(self.next)
+    }
+
+    fn pack_at(&self, ppn: Ppn) -> u32 {
+        self.policy.pack(self.info(ppn.0))
+    }
+
+    fn heat_kind(&self) -> u8 {
+        P::HEAT_KIND
+    }
+
+    fn put(&mut self, to: Ppn) {
+        self.set(to, self.next);
+    }
+
+    fn trimmed(&mut self, now: Now, ppn: Ppn) {
+        self.policy.trimmed(now, self.info(ppn.0));
+    }
+
+    fn clear(&mut self, first: Ppn, count: u32) {
+        if Self::KEEPS_PAGES {
+            self.infos[first.index()..][..count as usize].fill(P::Info::default());
+        }
+    }
+
+    fn moved(&mut self, first: Ppn, bits: u64, to: Ppn, count: u32) {
+        if Self::KEEPS_PAGES {
+            let mut word = None;
+            let (source, target) = word_and_run(&mut self.infos, first.0, to.0, count, &mut word);
+            let mut left = bits;
+            for slot in target {
+                *slot = source[left.trailing_zeros() as usize % 64];
+                left &= left.wrapping_sub(1);
+            }
+        }
+    }
+
+    fn lift(&mut self, pages: &[Ppn]) {
+        self.lifted = pages.iter().map(|ppn| self.info(ppn.0)).collect();
+    }
+
+    fn land(&mut self, number: usize, to: Ppn) {
+        let info = self.lifted[number];
+        self.set(to, info);
+    }
+
+    fn begin_cleaning(&mut self, segments: &Segments, victim: SegmentId, now: Now, valid: &[u64]) {
+        self.policy.maintain(now, &mut self.infos);
+        self.policy.begin_cleaning(segments, victim, now, Pages::new(&self.infos, valid));
+    }
+
+    fn split(
+        &self,
+        segments: &Segments,
+        victim: SegmentId,
+        now: Now,
+        first: Ppn,
+        bits: u64,
+        owner: &dyn Fn(u32) -> u64,
+    ) -> (u8, u64) {
+        let stream = |page: u32, infos: &[P::Info; 64]| {
+            let owner = if P::SEES_OWNERS { owner(page) } else { 0 };
+            self.policy.copy(segments, victim, now, infos[page as usize % 64], owner)
+        };
+        if P::ONE_STREAM_PER_VICTIM || !Self::KEEPS_PAGES && !P::SEES_OWNERS {
+            return (stream(0, &[P::Info::default(); 64]), bits);
+        }
+        let mut word = None;
+        let infos = word_of(&self.infos, first.index(), &mut word);
+        let wanted = stream(bits.trailing_zeros(), infos);
+        let mut together = 0;
+        if P::SEES_OWNERS {
+            let mut others = bits;
+            while others != 0 {
+                together |= u64::from(stream(others.trailing_zeros(), infos) == wanted) << others.trailing_zeros();
+                others &= others - 1;
+            }
+        } else {
+            // All of the word: without branches that costs less than the pages in use alone.
+            let same: [u8; 64] = core::array::from_fn(|page| u8::from(stream(page as u32, infos) == wanted));
+            for (number, eight) in same.chunks_exact(8).enumerate() {
+                // Gathers the lowest bits of eight bytes.
+                let bytes = eight.iter().rev().fold(0, |bytes, byte| bytes << 8 | u64::from(*byte));
+                together |= (bytes.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * number);
+            }
+        }
+        (wanted, together & bits)
+    }
+
+    fn sort(&self, now: Now, pages: &mut [u32]) {
+        let key = |page: &u32| self.policy.sort_key(now, self.info(*page));
+        pages.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    }
+
+    fn unpack(&mut self, ppn: Ppn, heat: u32, written: Now, now: Now) {
+        let info = self.policy.unpack(heat, written, now);
+        self.set(ppn, info);
+    }
+
+    fn recognize(&mut self, ppn: Ppn, content: Content) {
+        let info = self.policy.recognize(content);
+        self.set(ppn, info);
+    }
+
+    fn encode(&self, ppn: Ppn, now: Now) -> (u64, u32) {
+        self.policy.encode(self.info(ppn.0), now)
+    }
+
+    fn decode(&mut self, ppn: Ppn, encoded: (u64, u32), now: Now) {
+        let info = self.policy.decode(encoded, now);
+        self.set(ppn, info);
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.infos.capacity() * size_of::<P::Info>()
+    }
+
+    fn file_created(&mut self, object: u32) {
+        self.policy.file_created(object);
+    }
+
+    fn file_modified(&mut self, object: u32) {
+        self.policy.file_modified(object);
+    }
+
+    fn remember_file(&self, object: u32) -> u8 {
+        self.policy.remember_file(object)
+    }
+
+    fn recall_file(&mut self, object: u32, kept: u8) {
+        self.policy.recall_file(object, kept);
+    }
+
+    fn class_of_file(&self, object: u32) -> Option<&'static str> {
+        self.policy.class_of_file(object)
+    }
+}
+
+/// The 64 entries from `first` on, as an array whose elements are reached without a look at its bounds; in `word` if
+/// there are fewer.
+#[inline(always)]
+fn word_of<'a, T: Copy + Default>(all: &'a [T], first: usize, word: &'a mut Option<[T; 64]>) -> &'a [T; 64] {
+    let rest = all.get(first..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(whole) => whole,
+        None => word.insert(padded(rest)),
+    }
+}
+
+#[cold]
+fn padded<T: Copy + Default>(rest: &[T]) -> [T; 64] {
+    core::array::from_fn(|at| rest.get(at).copied().unwrap_or_default())
+}
+
+/// The 64 entries from `source` on, of which some are to be copied, and the `run` entries from `target` on, to which.
+/// Pages are copied to another segment or to a page behind, so those wanted never overlap. `word` is room for the end of
+/// the device.
+#[inline(always)]
+pub fn word_and_run<'a, T: Copy + Default>(
+    all: &'a mut [T],
+    source: u32,
+    target: u32,
+    run: u32,
+    word: &'a mut Option<[T; 64]>,
+) -> (&'a [T; 64], &'a mut [T]) {
+    let (source, target, run) = (source as usize, target as usize, run as usize);
+    if source < target {
+        let (low, high) = all.split_at_mut(target);
+        (word_of(low, source, word), &mut high[..run])
+    } else {
+        let (low, high) = all.split_at_mut(source);
+        (word_of(high, 0, word), &mut low[target..target + run])
+    }
+}

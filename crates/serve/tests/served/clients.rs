@@ -1,7 +1,7 @@
 use crate::chip::{Chip, PAGE};
 use crate::client::*;
 use crate::server::Server;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,22 +19,35 @@ fn stamp(page: &[u8]) -> u32 {
     u32::from_be_bytes(page[..4].try_into().unwrap())
 }
 
-/// Sends writes in a thread, as many as the server takes: write `i` puts stamp `i` on page `page_of(i)`.
+fn write_request(i: u32, page: u64) -> Vec<u8> {
+    [header(WRITE, 0, i.into(), page * PAGE, P), stamped(i)].concat()
+}
+
+/// Requests that wait for a volume, that which it carries out, and one that its connection cannot put into the queue.
+const QUEUED: u32 = 256 + 1 + 1;
+
+/// Sends requests of a page each in a thread, as fast as the server takes them.
 struct Flood {
     sent: Arc<AtomicU32>,
     thread: std::thread::JoinHandle<()>,
 }
 
 impl Flood {
-    fn start(stream: &UnixStream, writes: u32, page_of: fn(u32) -> u64) -> Self {
+    fn start(stream: &UnixStream, requests: impl Iterator<Item = Vec<u8>> + Send + 'static) -> Self {
         let (mut stream, sent) = (stream.try_clone().unwrap(), Arc::new(AtomicU32::new(0)));
         let counted = sent.clone();
+        // A write that waits is woken late, when the socket is nearly empty; one that is tried again fills it.
+        stream.set_write_timeout(Some(Duration::from_millis(1))).unwrap();
         let thread = std::thread::spawn(move || {
-            for i in 0..writes {
-                let request = [header(WRITE, 0, i.into(), page_of(i) * PAGE, P), stamped(i)].concat();
-                // A server that stops closes the connection.
-                if stream.write_all(&request).is_err() {
-                    return;
+            for request in requests {
+                let mut rest = &request[..];
+                while !rest.is_empty() {
+                    match stream.write(rest) {
+                        Ok(sent) => rest = &rest[sent..],
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                        // A server that stops closes the connection.
+                        Err(_) => return,
+                    }
                 }
                 counted.fetch_add(1, Ordering::SeqCst);
             }
@@ -42,18 +55,18 @@ impl Flood {
         Self { sent, thread }
     }
 
-    /// Waits until the server takes no more; returns how many writes were sent until then.
-    fn until_it_waits(&self) -> u32 {
-        let (started, mut last, mut since) = (Instant::now(), 0, Instant::now());
-        while last == 0 || since.elapsed() < Duration::from_millis(150) {
-            assert!(started.elapsed() < Duration::from_secs(20), "the server takes and takes");
-            let now = self.sent.load(Ordering::SeqCst);
-            if now != last {
-                (last, since) = (now, Instant::now());
-            }
-            std::thread::sleep(Duration::from_millis(5));
+    /// Waits until the server must have received this many requests, because the socket does not hold those sent.
+    fn until_received(&self, requests: u32) {
+        let (mut end, _unread) = UnixStream::pair().unwrap();
+        end.set_nonblocking(true).unwrap();
+        let held_by_socket = std::iter::repeat_with(|| end.write_all(&write_request(0, 0))).take_while(Result::is_ok);
+        let sent = requests + held_by_socket.count() as u32;
+        let started = Instant::now();
+        while self.sent.load(Ordering::SeqCst) < sent {
+            let so_far = self.sent.load(Ordering::SeqCst);
+            assert!(started.elapsed() < Duration::from_secs(20), "{so_far} requests were sent, not {sent}");
+            std::thread::sleep(Duration::from_millis(1));
         }
-        last
     }
 }
 
@@ -117,26 +130,32 @@ fn a_client_that_does_not_read_its_replies_stops_neither_another_client_nor_the_
 #[test]
 fn a_full_queue_makes_its_client_wait_and_serves_another_one_in_turn() {
     const WRITES: u32 = 2000;
+    const OTHERS: u32 = 200;
     let chip = Chip::new();
     let server = Server::of(&chip);
-    let mut greedy = server.client();
-    let mut other = server.client();
+    let (mut greedy, mut other) = (server.client(), server.client());
     let held = chip.hold();
-    let flood = Flood::start(&greedy.stream, WRITES, |_| 0);
-    let sent = flood.until_it_waits();
-    assert!((256..WRITES).contains(&sent), "the server took {sent} writes while it could carry out none");
-    // The server still talks to others: a third client is greeted, and the request of another one is taken.
+    let flood = Flood::start(&greedy.stream, (0..WRITES).map(|i| write_request(i, 0)));
+    flood.until_received(QUEUED);
+    let read = header(READ, 0, 7, 0, P);
+    let requests = std::iter::once(read).chain((0..OTHERS).map(|i| write_request(i, 1)));
+    let others = Flood::start(&other.stream, requests);
+    others.until_received(1);
+    assert!(flood.sent.load(Ordering::SeqCst) < WRITES, "the server takes what it can neither carry out nor queue");
+    // The server itself does not wait: another client is greeted.
     server.client();
-    let cookie = other.send(READ, 0, 0, P, &[]);
-    std::thread::sleep(Duration::from_millis(200));
     drop(held);
-    assert_eq!(other.reply(), (cookie, 0));
+    assert_eq!(other.reply(), (7, 0));
     let before = stamp(&other.bytes(P as usize));
-    assert!(before <= sent, "the read waited for {before} writes, {sent} of them sent before it");
+    assert!(before < QUEUED, "the read had to wait for {before} writes");
     for i in 0..WRITES {
         assert_eq!(greedy.reply(), (i.into(), 0));
     }
+    for i in 0..OTHERS {
+        assert_eq!(other.reply(), (i.into(), 0));
+    }
     flood.thread.join().unwrap();
+    others.thread.join().unwrap();
     assert_eq!(stamp(&other.read(0, P).unwrap()), WRITES - 1);
     server.stop();
 }
@@ -149,8 +168,8 @@ fn a_stop_carries_out_what_is_queued_and_refuses_the_rest() {
     let mut idle = server.client();
     let handshaking = Client::connect(&server.path);
     let held = chip.hold();
-    let flood = Flood::start(&client.stream, 600, u64::from);
-    let sent = flood.until_it_waits();
+    let flood = Flood::start(&client.stream, (0..600).map(|i| write_request(i, i.into())));
+    flood.until_received(QUEUED);
     let ended = server.begin_stop();
     // The connections without requests end although the volume is busy.
     assert!(idle.is_closed() && { handshaking }.is_closed());
@@ -173,8 +192,8 @@ fn a_stop_carries_out_what_is_queued_and_refuses_the_rest() {
     drop(client);
     flood.thread.join().unwrap();
     let outcome = ended().unwrap();
-    assert_eq!((done.len() as u64, refused), (outcome.stopped[0].host_writes, 1), "of {sent} sent");
-    assert!(done.len() >= 256, "only {} were carried out", done.len());
+    assert_eq!((done.len() as u32, refused), (QUEUED - 1, 1));
+    assert_eq!(outcome.stopped[0].host_writes, done.len() as u64);
     assert!(outcome.stopped[0].with_checkpoint);
     let mut volume = chip.open(true);
     for i in done {

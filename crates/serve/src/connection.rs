@@ -215,3 +215,6 @@ async fn in_time<T>(
         () = too_late => Err(io::Error::new(io::ErrorKind::TimedOut, "the client did not take its replies in time")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -126,8 +126,10 @@ fn structured_replies_tell_holes_from_data_and_say_why_a_request_failed() {
     let server = Server::of(&Chip::new());
     let mut client = structured(&server);
     client.write(0, PAGE, &[9; PAGE as usize]).unwrap();
+    client.call(WRITE_ZEROES, 0, 2 * PAGE, P).unwrap();
+    client.call(WRITE_ZEROES, NO_HOLE, 3 * PAGE, P).unwrap();
     let cookie = client.send(BLOCK_STATUS, 0, 0, 4 * P, &[]);
-    let words: Vec<u8> = [1, P, 3, P, 0, 2 * P, 3].map(u32::to_be_bytes).concat();
+    let words: Vec<u8> = [1, P, 3, P, 0, P, 3, P, 0].map(u32::to_be_bytes).concat();
     assert_eq!(client.chunk(), Chunk { is_last: true, kind: 5, cookie, payload: words });
     client.send(READ, 0, PAGE - 1, P + 1, &[]);
     let (hole, data) = (client.chunk(), client.chunk());

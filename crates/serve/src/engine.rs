@@ -212,7 +212,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Runs of data and holes from the start of a range, neighbors different, `max` at the most.
+    /// Runs of data and holes from the start of a range, in turn; at most `max` of them.
     fn runs(&self, offset: u64, len: u64, max: usize) -> Vec<Extent> {
         let (mut at, end, mut runs) = (offset, offset + len, Vec::new());
         while at < end && runs.len() < max {

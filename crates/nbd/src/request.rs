@@ -1,122 +1,116 @@
-use crate::handshake::{CONTEXT_ID, Session};
-use crate::wire::{self, Bytes, MAX_PAYLOAD, chunk, command, command_flag};
+use crate::error::{Errno, ProtocolError, Refusal};
+use crate::export::{Export, Session};
+use crate::wire::{self, Bytes, MAX_PAYLOAD_BYTES, command, command_flag};
 
-/// A peer that does not speak the protocol: the connection is to be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProtocolError {
-    /// Flags that no client of fixed newstyle has.
-    #[error("client flags {flags:#x} are not those of a fixed newstyle client")]
-    ClientFlags {
-        /// The flags.
-        flags: u32,
-    },
-    /// An option does not start with the mark of one.
-    #[error("{magic:#x} is not the magic number of an option")]
-    OptionMagic {
-        /// What is there.
-        magic: u64,
-    },
-    /// An option is too long.
-    #[error("an option of {len_bytes} bytes")]
-    OptionTooLong {
-        /// Its length.
-        len_bytes: u32,
-    },
-    /// There is no end of options.
-    #[error("too many options")]
-    TooManyOptions,
-    /// A request does not start with the mark of one.
-    #[error("{magic:#x} is not the magic number of a request")]
-    RequestMagic {
-        /// What is there.
-        magic: u32,
-    },
-    /// A write is too long to be skipped.
-    #[error("a write of {len_bytes} bytes")]
-    WriteTooLong {
-        /// Its length.
-        len_bytes: u32,
-    },
-}
-
-/// Error numbers of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Errno {
-    /// Not permitted: the export is read-only.
-    Perm = 1,
-    /// Input or output error.
-    Io = 5,
-    /// Invalid request.
-    Inval = 22,
-    /// No space left.
-    NoSpace = 28,
-    /// Too large.
-    Overflow = 75,
-    /// Not supported.
-    NotSupported = 95,
-    /// The server is stopping.
-    Shutdown = 108,
-}
-
-/// What a client wants.
+/// The command of a request, with its flags and data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// Bytes.
+    /// Read bytes.
     Read {
-        /// In one piece.
+        /// The reply has to be in one piece.
         dont_fragment: bool,
     },
-    /// To write bytes, durably with `fua`.
+    /// Write bytes.
     Write {
         /// The bytes.
         data: Vec<u8>,
-        /// Acknowledge when it survives a power cut.
+        /// Reply only when the write survives a power cut.
         fua: bool,
     },
-    /// To forget bytes.
+    /// The content of the range is no longer needed.
     Trim {
-        /// Acknowledge when it survives a power cut.
+        /// Reply only when the trim survives a power cut.
         fua: bool,
     },
-    /// To have zeros.
+    /// The range is to read as zeros.
     WriteZeroes {
-        /// Acknowledge when it survives a power cut.
+        /// Reply only when the zeros survive a power cut.
         fua: bool,
-        /// Room must stay provided.
+        /// Write the zeros rather than trim the range.
         no_hole: bool,
-        /// Only if it is faster than writing.
+        /// Fail unless it is faster than writing data.
         fast: bool,
     },
-    /// Everything acknowledged to survive a power cut.
+    /// Reply when everything answered before survives a power cut.
     Flush,
-    /// Bytes to be read soon.
+    /// The range will be read soon.
     Cache,
-    /// Where data is.
+    /// Which parts of the range are data, and which are holes.
     BlockStatus {
-        /// One extent is enough.
+        /// The client wants one extent only.
         one: bool,
     },
-    /// To go.
+    /// The client closes the connection.
     Disconnect,
-    /// Something that is answered with an error.
-    Bad(Errno, &'static str),
+    /// A request that this server refuses whatever its range is.
+    Bad(Refusal),
 }
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The client's number for it.
+    /// The client's identifier of the request, returned in the reply.
     pub cookie: u64,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the range.
     pub len_bytes: u32,
-    /// What it wants.
+    /// What is to be done with the range.
     pub kind: RequestKind,
 }
 
-/// Takes the next request from `input`, if it is there whole.
+impl Request {
+    /// Checks a request before anything is done: first that its range lies within the export (`ENOSPC` for writes and
+    /// zeros, else `EINVAL`), then that the export can be written (`EPERM`), then that zeros which have to be fast can
+    /// be (`ENOTSUP`).
+    ///
+    /// # Errors
+    /// The error reply that the request gets.
+    pub fn check(&self, export: &Export) -> Result<(), Refusal> {
+        let past_end = match &self.kind {
+            RequestKind::Write { .. } | RequestKind::WriteZeroes { .. } => Errno::NoSpace,
+            RequestKind::Read { .. }
+            | RequestKind::Trim { .. }
+            | RequestKind::Cache
+            | RequestKind::BlockStatus { .. } => Errno::Inval,
+            RequestKind::Flush | RequestKind::Disconnect => return Ok(()),
+            RequestKind::Bad(refusal) => return Err(refusal.clone()),
+        };
+        let (offset, len_bytes) = (self.offset, u64::from(self.len_bytes));
+        if !export.contains(offset, len_bytes) {
+            let size_bytes = export.size_bytes;
+            let message =
+                format!("{len_bytes} bytes at offset {offset} are past the end of the export ({size_bytes} bytes)");
+            return Err(Refusal::new(past_end, message));
+        }
+        if export.read_only && self.is_change() {
+            return Err(Refusal::new(Errno::Perm, "the export is read-only"));
+        }
+        match self.kind {
+            RequestKind::WriteZeroes { fast: true, no_hole, .. }
+                if !export.can_zero_fast(offset, len_bytes, no_hole) =>
+            {
+                let message = format!(
+                    "zeros are fast only for ranges aligned to {} bytes that may become holes",
+                    export.fast_zero_bytes
+                );
+                Err(Refusal::new(Errno::NotSupported, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it changes what the export holds.
+    fn is_change(&self) -> bool {
+        let kind = &self.kind;
+        matches!(kind, RequestKind::Write { .. } | RequestKind::Trim { .. } | RequestKind::WriteZeroes { .. })
+    }
+}
+
+/// Takes the next request from the front of `input`; `None` if it has not arrived whole.
+///
+/// # Errors
+/// The input is no request, and where the next one starts is unknown.
 pub fn next_request(input: &mut Vec<u8>, session: &Session) -> Result<Option<Request>, ProtocolError> {
     let mut bytes = Bytes(input);
     let (Some(magic), Some(flags), Some(kind), Some(cookie), Some(offset), Some(len_bytes)) =
@@ -127,10 +121,10 @@ pub fn next_request(input: &mut Vec<u8>, session: &Session) -> Result<Option<Req
     if magic != wire::REQUEST_MAGIC {
         return Err(ProtocolError::RequestMagic { magic });
     }
-    let mut taken = 28;
+    let mut taken = wire::REQUEST_BYTES;
     let mut data = Vec::new();
     if kind == command::WRITE {
-        if len_bytes > MAX_PAYLOAD {
+        if len_bytes > MAX_PAYLOAD_BYTES {
             return Err(ProtocolError::WriteTooLong { len_bytes });
         }
         let Some(payload) = bytes.take(len_bytes as usize) else { return Ok(None) };
@@ -144,8 +138,8 @@ pub fn next_request(input: &mut Vec<u8>, session: &Session) -> Result<Option<Req
 
 fn kind_of(kind: u16, flags: u16, len_bytes: u32, data: Vec<u8>, session: &Session) -> RequestKind {
     use command_flag::{DF, FAST_ZERO, FUA, NO_HOLE, REQ_ONE};
-    let bad = |text| RequestKind::Bad(Errno::Inval, text);
-    // FUA has no meaning for what writes nothing, and is allowed.
+    let bad = |message| RequestKind::Bad(Refusal::new(Errno::Inval, message));
+    // FUA is allowed on every command, and means nothing on those that change nothing.
     let allowed = FUA
         | match kind {
             command::READ => DF,
@@ -155,11 +149,15 @@ fn kind_of(kind: u16, flags: u16, len_bytes: u32, data: Vec<u8>, session: &Sessi
         };
     let is = |flag: u16| flags & flag != 0;
     if flags & !allowed != 0 {
-        return bad("unknown flags");
+        return bad("the command does not have these flags");
     }
     match kind {
-        command::READ if len_bytes > MAX_PAYLOAD => RequestKind::Bad(Errno::Overflow, "a read that long"),
-        command::READ if is(DF) && !session.structured => bad("DF needs structured replies"),
+        command::READ if is(DF) && !session.structured => bad("the flag DF needs structured replies"),
+        command::READ if len_bytes > MAX_PAYLOAD_BYTES => {
+            // EOVERFLOW is for clients that set DF; others may not know it.
+            let errno = if is(DF) { Errno::Overflow } else { Errno::Inval };
+            RequestKind::Bad(Refusal::new(errno, "the read is longer than this server accepts"))
+        }
         command::READ => RequestKind::Read { dont_fragment: is(DF) },
         command::WRITE => RequestKind::Write { data, fua: is(FUA) },
         command::DISC => RequestKind::Disconnect,
@@ -168,103 +166,8 @@ fn kind_of(kind: u16, flags: u16, len_bytes: u32, data: Vec<u8>, session: &Sessi
         command::CACHE => RequestKind::Cache,
         command::WRITE_ZEROES => RequestKind::WriteZeroes { fua: is(FUA), no_hole: is(NO_HOLE), fast: is(FAST_ZERO) },
         command::BLOCK_STATUS if !session.allocation => bad("base:allocation was not negotiated"),
-        command::BLOCK_STATUS if len_bytes == 0 => bad("block status of nothing"),
+        command::BLOCK_STATUS if len_bytes == 0 => bad("the status of an empty range was requested"),
         command::BLOCK_STATUS => RequestKind::BlockStatus { one: is(REQ_ONE) },
         _ => bad("unknown command"),
-    }
-}
-
-/// A run of bytes that are all data or all a hole that reads as zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// Bytes.
-    pub len_bytes: u32,
-    /// A hole.
-    pub is_hole: bool,
-}
-
-/// Writes replies in the form that was agreed on.
-#[derive(Clone, Copy, Debug)]
-pub struct Replies {
-    structured: bool,
-}
-
-impl Replies {
-    /// For a session.
-    pub const fn new(session: &Session) -> Self {
-        Self { structured: session.structured }
-    }
-
-    fn simple(cookie: u64, error: u32, output: &mut Vec<u8>) {
-        output.extend_from_slice(&wire::SIMPLE_REPLY_MAGIC.to_be_bytes());
-        output.extend_from_slice(&error.to_be_bytes());
-        output.extend_from_slice(&cookie.to_be_bytes());
-    }
-
-    fn chunk(cookie: u64, flags: u16, kind: u16, len: usize, output: &mut Vec<u8>) {
-        output.extend_from_slice(&wire::STRUCTURED_REPLY_MAGIC.to_be_bytes());
-        output.extend_from_slice(&flags.to_be_bytes());
-        output.extend_from_slice(&kind.to_be_bytes());
-        output.extend_from_slice(&cookie.to_be_bytes());
-        output.extend_from_slice(&(len as u32).to_be_bytes());
-    }
-
-    /// It is done.
-    pub fn done(&self, cookie: u64, output: &mut Vec<u8>) {
-        Self::simple(cookie, 0, output);
-    }
-
-    /// It failed. `is_read` and block status requests are answered in the structured form.
-    pub fn error(&self, cookie: u64, errno: Errno, text: &str, output: &mut Vec<u8>) {
-        if !self.structured {
-            return Self::simple(cookie, errno as u32, output);
-        }
-        let text = &text.as_bytes()[..text.len().min(1000)];
-        Self::chunk(cookie, chunk::DONE, chunk::ERROR, 6 + text.len(), output);
-        output.extend_from_slice(&(errno as u32).to_be_bytes());
-        output.extend_from_slice(&(text.len() as u16).to_be_bytes());
-        output.extend_from_slice(text);
-    }
-
-    /// The bytes of a read: all of them, with the runs that are holes. In the structured form holes are not sent,
-    /// unless the reply must be in one piece.
-    pub fn read(&self, cookie: u64, offset: u64, bytes: &[u8], runs: &[Extent], one_piece: bool, output: &mut Vec<u8>) {
-        if !self.structured {
-            Self::simple(cookie, 0, output);
-            output.extend_from_slice(bytes);
-            return;
-        }
-        if bytes.is_empty() {
-            return Self::chunk(cookie, chunk::DONE, chunk::NONE, 0, output);
-        }
-        let whole = [Extent { len_bytes: bytes.len() as u32, is_hole: false }];
-        let runs = if one_piece || runs.is_empty() { &whole } else { runs };
-        let mut at = 0;
-        for (i, run) in runs.iter().enumerate() {
-            let flags = if i + 1 == runs.len() { chunk::DONE } else { 0 };
-            let place = (offset + at as u64).to_be_bytes();
-            if run.is_hole {
-                Self::chunk(cookie, flags, chunk::OFFSET_HOLE, 12, output);
-                output.extend_from_slice(&place);
-                output.extend_from_slice(&run.len_bytes.to_be_bytes());
-            } else {
-                let part = &bytes[at..at + run.len_bytes as usize];
-                Self::chunk(cookie, flags, chunk::OFFSET_DATA, 8 + part.len(), output);
-                output.extend_from_slice(&place);
-                output.extend_from_slice(part);
-            }
-            at += run.len_bytes as usize;
-        }
-    }
-
-    /// Where data is.
-    pub fn block_status(&self, cookie: u64, extents: &[Extent], output: &mut Vec<u8>) {
-        const HOLE_THAT_READS_AS_ZERO: u32 = 3;
-        Self::chunk(cookie, chunk::DONE, chunk::BLOCK_STATUS, 4 + extents.len() * 8, output);
-        output.extend_from_slice(&CONTEXT_ID.to_be_bytes());
-        for extent in extents {
-            output.extend_from_slice(&extent.len_bytes.to_be_bytes());
-            output.extend_from_slice(&(if extent.is_hole { HOLE_THAT_READS_AS_ZERO } else { 0 }).to_be_bytes());
-        }
     }
 }

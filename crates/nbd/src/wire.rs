@@ -1,4 +1,4 @@
-//! Numbers of the protocol (NBD project, doc/proto.md).
+//! Numbers of the protocol (NBD project, doc/proto.md), and what several messages share.
 
 pub const MAGIC: u64 = 0x4e42_444d_4147_4943;
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
@@ -82,13 +82,20 @@ pub mod chunk {
     pub const ERROR: u16 = (1 << 15) + 1;
 }
 
-/// Most bytes of a request's data or of a read.
-pub const MAX_PAYLOAD: u32 = 32 << 20;
-/// Most bytes of an option.
-pub const MAX_OPTION: u32 = 64 << 10;
-/// Most bytes of a name.
-pub const MAX_NAME: usize = 4096;
+/// The only metadata context of this server, and the number under which it is reported.
+pub const CONTEXT: &[u8] = b"base:allocation";
+pub const CONTEXT_ID: u32 = 1;
 
+/// Length of a request without the data of a write.
+pub const REQUEST_BYTES: usize = 28;
+/// The maximum length of the data of a write, and of a read.
+pub const MAX_PAYLOAD_BYTES: u32 = 32 << 20;
+/// The maximum length of the data of an option.
+pub const MAX_OPTION_BYTES: u32 = 64 << 10;
+/// The maximum length of a name.
+pub const MAX_NAME_BYTES: usize = 4096;
+
+/// Decodes numbers from the front of a message; `None` where it ends.
 pub struct Bytes<'a>(pub &'a [u8]);
 
 impl<'a> Bytes<'a> {

@@ -1,4 +1,4 @@
-//! The protocol by its bytes.
+//! The handshake by its bytes, and input that no client should send.
 
 use margay_nbd::{Event, Export, Handshake, ProtocolError, RequestKind, Session, next_request};
 
@@ -8,6 +8,7 @@ fn exports() -> Vec<Export> {
         description: "a disk".into(),
         size_bytes: 1 << 20,
         preferred_bytes: 4096,
+        fast_zero_bytes: 4096,
         read_only,
     };
     vec![export("", false), export("second", true)]
@@ -59,6 +60,29 @@ fn go_serves_an_export_by_name_and_unknown_names_are_errors() {
     let (event, output) = step(&mut handshake, go("second"));
     let session = Session { export: 1, structured: false, allocation: false };
     assert_eq!((event, reply_types(&output)), (Ok(Event::Serve(session)), vec![3, 3, 1]));
+}
+
+/// The transmission flags in the answer to `GO` of the default export.
+fn flags(handshake: &mut Handshake) -> u16 {
+    let (_, output) = step(handshake, go(""));
+    u16::from_be_bytes([output[30], output[31]])
+}
+
+#[test]
+fn reads_in_one_piece_are_offered_with_structured_replies_only() {
+    const SEND_DF: u16 = 1 << 7;
+    assert_eq!(flags(&mut connected(false, false)) & SEND_DF, 0);
+    let mut handshake = connected(false, false);
+    assert_eq!(reply_types(&step(&mut handshake, option(8, &[])).1), [1]);
+    assert_eq!(flags(&mut handshake) & SEND_DF, SEND_DF);
+}
+
+#[test]
+fn fast_zeros_are_offered_where_the_export_can_be_written() {
+    const SEND_FAST_ZERO: u16 = 1 << 11;
+    assert_eq!(flags(&mut connected(false, false)) & SEND_FAST_ZERO, SEND_FAST_ZERO);
+    let (_, output) = step(&mut connected(false, false), go("second"));
+    assert_eq!(u16::from_be_bytes([output[30], output[31]]) & SEND_FAST_ZERO, 0);
 }
 
 #[test]

@@ -1,64 +1,89 @@
-//! A connection: negotiation, then requests to the volume's thread and replies from it.
+//! A connection: the handshake, then requests to the volume's thread and its replies to the client.
 
-use crate::engine::{Job, Message};
-use margay_nbd::{Event, Export, Handshake, Replies, RequestKind, Session, greeting, next_request};
+use crate::engine::{Job, Reply};
+use crate::queue::QueueSender;
+use margay_nbd::{Errno, Event, Export, Handshake, Replies, RequestKind, Session, greeting, next_request};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 /// What all connections share.
 pub(crate) struct Shared {
     pub exports: Vec<Export>,
-    pub engines: Vec<SyncSender<Message>>,
+    /// The queue of each export's volume.
+    pub queues: Vec<QueueSender<Job>>,
     pub tls: Option<TlsAcceptor>,
     pub requires_tls: bool,
-    pub most_requests: usize,
+    pub max_requests: usize,
     /// Becomes true when the server stops.
     pub stopping: watch::Receiver<bool>,
 }
 
-/// A client that does not finish its negotiation in this time is not waited for.
-const NEGOTIATION: Duration = Duration::from_secs(30);
+/// A client that has not completed its handshake after this time is disconnected.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+/// When the server stops, a client that takes no byte of its replies for this long is disconnected.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-fn protocol(error: impl std::fmt::Display) -> io::Error {
+fn invalid(error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
 
-/// Serves a client until it goes.
+/// Serves a client until it disconnects or the server stops.
 pub(crate) async fn serve<S>(stream: S, shared: Arc<Shared>) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut stream = stream;
+    let mut stopping = shared.stopping.clone();
+    let session = tokio::select! {
+        session = handshake(stream, &shared) => session?,
+        _ = stopping.wait_for(|stop| *stop) => return Ok(()),
+    };
+    match session {
+        Some((Connected::Plain(stream), session, input)) => transmit(stream, session, input, shared).await,
+        Some((Connected::Secure(stream), session, input)) => transmit(*stream, session, input, shared).await,
+        None => Ok(()),
+    }
+}
+
+enum Connected<S> {
+    Plain(S),
+    Secure(Box<tokio_rustls::server::TlsStream<S>>),
+}
+
+/// Agrees on a session, in TLS if the client starts it; `None` if the client leaves before. Input that was received
+/// behind the handshake comes with it.
+async fn handshake<S>(mut stream: S, shared: &Shared) -> io::Result<Option<(Connected<S>, Session, Vec<u8>)>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let late = |_| invalid("the client did not complete its handshake in time");
     let mut handshake = Handshake::new(shared.tls.is_some(), shared.requires_tls);
-    let negotiated = tokio::time::timeout(NEGOTIATION, async {
+    let negotiated = tokio::time::timeout(HANDSHAKE_TIMEOUT, async {
         stream.write_all(&greeting()).await?;
-        negotiate(&mut stream, &mut handshake, &shared).await
+        negotiate(&mut stream, &mut handshake, shared).await
     });
-    let (outcome, input) = negotiated.await.map_err(|_| protocol("no negotiation in time"))??;
-    match outcome {
-        Outcome::Closed => Ok(()),
-        Outcome::Serve(session) => transmit(stream, session, input, shared).await,
-        Outcome::Tls => {
-            // What a client sent before TLS started cannot be trusted after it.
-            if !input.is_empty() {
-                return Err(protocol("bytes between STARTTLS and TLS"));
-            }
-            let acceptor = shared.tls.clone().ok_or_else(|| protocol("TLS without a certificate"))?;
-            let secure = tokio::time::timeout(NEGOTIATION, async {
+    match negotiated.await.map_err(late)?? {
+        (Outcome::Closed, _) => Ok(None),
+        (Outcome::Serve(session), input) => Ok(Some((Connected::Plain(stream), session, input))),
+        // What a client sent before TLS started cannot be trusted after it.
+        (Outcome::Tls, input) if !input.is_empty() => Err(invalid("the client sent bytes between STARTTLS and TLS")),
+        (Outcome::Tls, _) => {
+            let acceptor = shared.tls.clone().ok_or_else(|| invalid("TLS was started without a certificate"))?;
+            let secure = tokio::time::timeout(HANDSHAKE_TIMEOUT, async {
                 let mut stream = acceptor.accept(stream).await?;
                 handshake.tls_started();
-                let outcome = negotiate(&mut stream, &mut handshake, &shared).await?;
+                let outcome = negotiate(&mut stream, &mut handshake, shared).await?;
                 Ok::<_, io::Error>((stream, outcome))
             });
-            let (stream, (outcome, input)) = secure.await.map_err(|_| protocol("no negotiation in time"))??;
-            match outcome {
-                Outcome::Serve(session) => transmit(stream, session, input, shared).await,
-                Outcome::Closed | Outcome::Tls => Ok(()),
+            match secure.await.map_err(late)?? {
+                (stream, (Outcome::Serve(session), input)) => {
+                    Ok(Some((Connected::Secure(Box::new(stream)), session, input)))
+                }
+                (_, (Outcome::Closed | Outcome::Tls, _)) => Ok(None),
             }
         }
     }
@@ -76,7 +101,7 @@ where
 {
     let (mut input, mut output) = (Vec::new(), Vec::new());
     loop {
-        let event = handshake.step(&shared.exports, &mut input, &mut output).map_err(protocol)?;
+        let event = handshake.step(&shared.exports, &mut input, &mut output).map_err(invalid)?;
         stream.write_all(&output).await?;
         stream.flush().await?;
         output.clear();
@@ -97,26 +122,22 @@ async fn transmit<S>(stream: S, session: Session, mut input: Vec<u8>, shared: Ar
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut reader, mut writer) = tokio::io::split(stream);
-    let (to, mut outbox) = mpsc::unbounded_channel::<(Vec<u8>, _)>();
-    let writing = tokio::spawn(async move {
-        while let Some((bytes, permit)) = outbox.recv().await {
-            writer.write_all(&bytes).await?;
-            writer.flush().await?;
-            drop(permit);
-        }
-        writer.shutdown().await
-    });
-    let requests = Arc::new(Semaphore::new(shared.most_requests));
-    let (engine, replies) = (&shared.engines[session.export], Replies::new(&session));
+    let (mut reader, writer) = tokio::io::split(stream);
+    let (reply_to, outbox) = unbounded_channel();
+    let writing = tokio::spawn(send_replies(writer, outbox, shared.stopping.clone()));
+    let unanswered = Arc::new(Semaphore::new(shared.max_requests));
+    let (queue, replies) = (&shared.queues[session.export], Replies::new(&session));
     let mut stopping = shared.stopping.clone();
     let result = loop {
         match next_request(&mut input, &session) {
-            Err(error) => break Err(protocol(error)),
+            Err(error) => break Err(invalid(error)),
             Ok(None) => {
                 input.reserve(64 << 10);
                 let read = tokio::select! {
+                    biased;
                     read = reader.read_buf(&mut input) => read,
+                    // Replies can no longer be sent.
+                    () = reply_to.closed() => break Ok(()),
                     _ = stopping.wait_for(|stop| *stop) => break Ok(()),
                 };
                 match read {
@@ -127,27 +148,73 @@ where
             }
             Ok(Some(request)) if request.kind == RequestKind::Disconnect => break Ok(()),
             Ok(Some(request)) => {
-                // Held until the reply is sent: a client that reads no replies can send no more requests.
-                let permit = requests.clone().acquire_owned().await.map_err(protocol)?;
-                let mut message = Message::Job(Box::new(Job { request, replies, to: to.clone(), permit }));
-                let gone = loop {
-                    match engine.try_send(message) {
-                        Ok(()) => break false,
-                        Err(TrySendError::Disconnected(_)) => break true,
-                        Err(TrySendError::Full(back)) => {
-                            message = back;
-                            tokio::time::sleep(Duration::from_micros(200)).await;
-                        }
-                    }
+                // Nothing is read from the client while it has too many unanswered requests, or the queue is full.
+                let cookie = request.cookie;
+                let queued = async {
+                    let unanswered = unanswered.clone().acquire_owned().await.map_err(invalid)?;
+                    let job = Job { request, replies, reply_to: reply_to.clone(), unanswered };
+                    queue.send(job).await.map_err(|_| invalid("the thread of the volume has ended"))
                 };
-                if gone {
-                    break Ok(());
+                tokio::select! {
+                    biased;
+                    queued = queued => if let Err(error) = queued { break Err(error) },
+                    () = reply_to.closed() => break Ok(()),
+                    _ = stopping.wait_for(|stop| *stop) => {
+                        let mut bytes = Vec::new();
+                        replies.error(cookie, Errno::Shutdown, "the server is stopping", &mut bytes);
+                        // If the client is gone, nobody waits for the reply.
+                        let _ = reply_to.send(Reply { bytes, unanswered: None });
+                        break Ok(());
+                    }
                 }
             }
         }
     };
-    drop(to);
-    // Replies that are due are still sent.
-    writing.await.map_err(protocol)?.or_else(|error| if result.is_ok() { Ok(()) } else { Err(error) })?;
-    result
+    drop(reply_to);
+    // Requests in the queue are still carried out and answered.
+    match writing.await.map_err(invalid)? {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => result.and(Err(error)),
+        // That a client disconnected before it had its replies is its own affair.
+        _ => result,
+    }
 }
+
+/// Sends replies until no request is left that could have one.
+async fn send_replies<W: AsyncWrite + Unpin>(
+    mut writer: W,
+    mut outbox: UnboundedReceiver<Reply>,
+    mut stopping: watch::Receiver<bool>,
+) -> io::Result<()> {
+    while let Some(reply) = outbox.recv().await {
+        let mut rest = &reply.bytes[..];
+        while !rest.is_empty() {
+            match in_time(&mut stopping, writer.write(rest)).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                sent => rest = &rest[sent..],
+            }
+        }
+        in_time(&mut stopping, writer.flush()).await?;
+        drop(reply.unanswered);
+    }
+    in_time(&mut stopping, writer.shutdown()).await
+}
+
+/// Waits for as long as it takes while the server runs, but not for long when it stops.
+async fn in_time<T>(
+    stopping: &mut watch::Receiver<bool>,
+    operation: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let too_late = async {
+        // An error says that the server has ended.
+        let _ = stopping.wait_for(|stop| *stop).await;
+        tokio::time::sleep(STOP_TIMEOUT).await;
+    };
+    tokio::select! {
+        biased;
+        result = operation => result,
+        () = too_late => Err(io::Error::new(io::ErrorKind::TimedOut, "the client did not take its replies in time")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,63 +1,70 @@
-//! A thread for each volume: takes requests in the order in which they come, and cleans when there are none.
+//! A thread for each volume: it carries out requests in the order in which they come, and cleans when there are none.
 
+use crate::queue::{QueueReceiver, QueueSender, Received, queue};
 use margay_log::Hint;
-use margay_nbd::{Errno, Extent, Replies, Request, RequestKind};
+use margay_nbd::{Errno, Export, Extent, Replies, Request, RequestKind};
 use margay_trace::{Kind, Request as TraceRequest, TraceWriter};
 use margay_volume::{Volume, VolumeError};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// A request with where its reply goes.
+/// A reply for a client.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub bytes: Vec<u8>,
+    /// Held until the reply has been sent: the place of its request among the unanswered ones of the connection.
+    pub unanswered: Option<OwnedSemaphorePermit>,
+}
+
+/// A request with what is needed to reply to it.
+#[derive(Debug)]
 pub(crate) struct Job {
     pub request: Request,
     pub replies: Replies,
-    pub to: UnboundedSender<(Vec<u8>, OwnedSemaphorePermit)>,
-    pub permit: OwnedSemaphorePermit,
+    pub reply_to: UnboundedSender<Reply>,
+    pub unanswered: OwnedSemaphorePermit,
 }
 
-pub(crate) enum Message {
-    Job(Box<Job>),
-    Stop,
-}
-
-/// What is left when a volume was stopped.
+/// What a volume did until it was stopped.
 #[derive(Debug)]
 pub struct Stopped {
-    /// Whether there was room for a checkpoint.
+    /// Whether there was room for a checkpoint, which makes the next opening fast.
     pub with_checkpoint: bool,
-    /// Pages that the host wrote.
+    /// Pages written by clients.
     pub host_writes: u64,
-    /// Write amplification, if anything was written.
+    /// Write amplification; `None` if nothing was written.
     pub write_amplification: Option<f64>,
-    /// Requests recorded.
+    /// Requests recorded in the trace.
     pub recorded: u64,
 }
 
+/// The thread of a volume, and the queue that leads to it.
 pub(crate) struct Engine {
-    pub jobs: SyncSender<Message>,
+    pub jobs: QueueSender<Job>,
     thread: JoinHandle<Result<Stopped, VolumeError>>,
 }
 
-/// Requests that may wait for a volume.
-const QUEUE: usize = 256;
-/// Without requests for so long, it is idle.
+/// Requests of all clients that can wait for a volume.
+const MAX_WAITING: usize = 256;
+/// A volume that gets no request for this long cleans in advance.
 const IDLE_AFTER: Duration = Duration::from_millis(5);
+/// The maximum number of extents in a reply to a block status request.
+const MAX_EXTENTS: usize = 4096;
 
 impl Engine {
-    pub fn start(name: &str, volume: Volume, record: Option<TraceWriter>) -> std::io::Result<Self> {
-        let (jobs, inbox) = sync_channel(QUEUE);
-        let worker = Worker { volume, record, recorded: 0, started: Instant::now(), buffer: Vec::new() };
-        let thread = std::thread::Builder::new().name(format!("volume {name}")).spawn(|| worker.run(inbox))?;
+    pub fn start(export: Export, volume: Volume, record: Option<TraceWriter>) -> std::io::Result<Self> {
+        let (jobs, inbox) = queue(MAX_WAITING);
+        let name = format!("volume {}", export.name);
+        let worker = Worker { export, volume, record, recorded: 0, started: Instant::now(), buffer: Vec::new() };
+        let thread = std::thread::Builder::new().name(name).spawn(|| worker.run(inbox))?;
         Ok(Self { jobs, thread })
     }
 
-    /// Stops the volume cleanly after the requests that wait.
+    /// Stops the volume cleanly after the requests in the queue.
     pub fn stop(self) -> Result<Stopped, VolumeError> {
-        // The thread is gone only if it panicked, which joining tells.
-        let _ = self.jobs.send(Message::Stop);
+        self.jobs.stop();
         match self.thread.join() {
             Ok(stopped) => stopped,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -66,40 +73,39 @@ impl Engine {
 }
 
 struct Worker {
+    export: Export,
     volume: Volume,
     record: Option<TraceWriter>,
     recorded: u64,
     started: Instant,
+    /// The bytes of the latest read.
     buffer: Vec<u8>,
 }
 
 impl Worker {
-    fn run(mut self, inbox: Receiver<Message>) -> Result<Stopped, VolumeError> {
+    fn run(mut self, inbox: QueueReceiver<Job>) -> Result<Stopped, VolumeError> {
         let mut has_work = true;
         loop {
-            let message = if has_work {
-                inbox.recv_timeout(IDLE_AFTER)
-            } else {
-                inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            };
-            match message {
-                Ok(Message::Job(job)) => {
+            match inbox.receive(has_work.then_some(IDLE_AFTER)) {
+                Received::Request(job) => {
                     has_work = true;
-                    self.serve(*job);
+                    self.serve(job);
                 }
-                Err(RecvTimeoutError::Timeout) => {
+                Received::Nothing => {
                     has_work = self.volume.idle().unwrap_or_else(|error| {
-                        tracing::warn!("cleaning in idle time: {error}");
+                        tracing::warn!("cleaning while idle failed: {error}");
                         false
                     });
                 }
-                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Received::Stop => break,
             }
         }
+        // Requests that still wait for a place get none.
+        drop(inbox);
         if let Some(record) = self.record.take()
             && let Err(error) = record.finish()
         {
-            tracing::error!("the recorded trace could not be finished: {error}");
+            tracing::error!("the recorded trace could not be completed: {error}");
         }
         let status = self.volume.status();
         let (host_writes, write_amplification) = (status.counters.host_writes, status.counters.write_amplification());
@@ -122,28 +128,34 @@ impl Worker {
         match record.write(&line) {
             Ok(()) => self.recorded += 1,
             Err(error) => {
-                tracing::error!("recording stops: {error}");
+                tracing::error!("requests are no longer recorded: {error}");
                 self.record = None;
             }
         }
     }
 
     fn serve(&mut self, job: Job) {
-        let Job { request, replies, to, permit } = job;
-        self.record(&request);
-        let mut output = Vec::new();
-        if let Err(error) = self.carry_out(&request, replies, &mut output) {
-            output.clear();
-            let errno = errno_of(&error);
-            if errno == Errno::Io {
-                tracing::error!("{error}");
+        let Job { request, replies, reply_to, unanswered } = job;
+        let mut bytes = Vec::new();
+        match request.check(&self.export) {
+            Err(refusal) => replies.error(request.cookie, refusal.errno, &refusal.message, &mut bytes),
+            Ok(()) => {
+                self.record(&request);
+                if let Err(error) = self.carry_out(&request, replies, &mut bytes) {
+                    let errno = errno_of(&error);
+                    if errno == Errno::Io {
+                        tracing::error!("{error}");
+                    }
+                    bytes.clear();
+                    replies.error(request.cookie, errno, &error.to_string(), &mut bytes);
+                }
             }
-            replies.error(request.cookie, errno, &error.to_string(), &mut output);
         }
-        // A client that went away needs no reply.
-        let _ = to.send((output, permit));
+        // A client that has disconnected gets no reply.
+        let _ = reply_to.send(Reply { bytes, unanswered: Some(unanswered) });
     }
 
+    /// Carries out a request that was checked, and appends its reply.
     fn carry_out(&mut self, request: &Request, replies: Replies, output: &mut Vec<u8>) -> Result<(), VolumeError> {
         let Request { cookie, offset, len_bytes, ref kind } = *request;
         let len = u64::from(len_bytes);
@@ -156,13 +168,7 @@ impl Worker {
                 return Ok(());
             }
             RequestKind::BlockStatus { one } => {
-                if offset.checked_add(len).is_none_or(|end| end > self.volume.capacity_bytes()) {
-                    self.volume.read(offset, &mut [0])?;
-                    let end = offset.saturating_add(len);
-                    let capacity_bytes = self.volume.capacity_bytes();
-                    return Err(VolumeError::PastEnd { offset, end, capacity_bytes });
-                }
-                let extents = self.runs(offset, len, if *one { 1 } else { 4096 });
+                let extents = self.runs(offset, len, if *one { 1 } else { MAX_EXTENTS });
                 replies.block_status(cookie, &extents, output);
                 return Ok(());
             }
@@ -183,15 +189,8 @@ impl Worker {
                 self.flush_if(*fua)?;
             }
             RequestKind::Flush => self.volume.flush()?,
-            RequestKind::Cache => {
-                // Pages are not cached; asking for bytes that are not there is an error all the same.
-                self.volume.read(offset.saturating_add(len).max(1) - 1, &mut [0])?;
-            }
-            RequestKind::Bad(errno, text) => {
-                replies.error(cookie, *errno, text, output);
-                return Ok(());
-            }
-            RequestKind::Disconnect => return Ok(()),
+            // Nothing is cached. A disconnect has no reply, and what is bad was refused: neither comes here.
+            RequestKind::Cache | RequestKind::Disconnect | RequestKind::Bad(_) => {}
         }
         replies.done(cookie, output);
         Ok(())
@@ -213,10 +212,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Runs of data and holes, neighbours different.
-    fn runs(&self, offset: u64, len: u64, most: usize) -> Vec<Extent> {
+    /// Runs of data and holes from the start of a range, in turn; at most `max` of them.
+    fn runs(&self, offset: u64, len: u64, max: usize) -> Vec<Extent> {
         let (mut at, end, mut runs) = (offset, offset + len, Vec::new());
-        while at < end && runs.len() < most {
+        while at < end && runs.len() < max {
             let (is_mapped, next) = self.volume.extent(at, end);
             runs.push(Extent { len_bytes: (next - at) as u32, is_hole: !is_mapped });
             at = next;
@@ -229,7 +228,6 @@ fn errno_of(error: &VolumeError) -> Errno {
     match error {
         error if error.is_read_only() => Errno::Perm,
         error if error.is_no_space() => Errno::NoSpace,
-        VolumeError::PastEnd { .. } => Errno::Inval,
         _ => Errno::Io,
     }
 }

@@ -1,43 +1,45 @@
-//! The NBD server: sockets, TLS, limits and a thread for each volume. The protocol itself is in `margay_nbd`.
+//! The NBD server: sockets, TLS, limits, and a thread for each volume. The protocol itself is in `margay_nbd`.
 
 mod connection;
 mod engine;
+mod listener;
+mod queue;
 mod tls;
 
 use connection::Shared;
 use engine::Engine;
 pub use engine::Stopped;
+use listener::{Connection, Listener, SocketFile};
 use margay_nbd::Export;
 use margay_trace::TraceWriter;
 use margay_volume::{Volume, VolumeError};
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-/// A volume under a name.
+/// A volume that is to be served under a name.
 #[derive(Debug)]
 pub struct Offer {
     /// Name of the export; the default one has the empty name.
     pub name: String,
-    /// What it is, for people.
+    /// A description for people.
     pub description: String,
     /// The volume.
     pub volume: Volume,
-    /// Where its requests are recorded.
+    /// The trace in which its requests are recorded, if any.
     pub record: Option<TraceWriter>,
 }
 
-/// Where clients come in.
+/// Where clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
     /// A TCP address, `host:port`.
     Tcp(String),
-    /// A Unix socket; removed when the server ends.
+    /// The path of a Unix socket. It is made by the server and removed when the server ends.
     Unix(PathBuf),
     /// The socket that systemd passes.
     Systemd,
@@ -46,32 +48,44 @@ pub enum Listen {
 /// How the server runs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where clients come in.
+    /// Where clients connect.
     pub listen: Listen,
-    /// Folder with server-cert.pem, server-key.pem and perhaps ca-cert.pem.
+    /// Offers TLS, with server-cert.pem, server-key.pem and perhaps ca-cert.pem of this folder.
     pub tls: Option<PathBuf>,
-    /// Refuse clients that do not start TLS.
+    /// Refuses clients that do not start TLS.
     pub requires_tls: bool,
-    /// Ask clients for a certificate of ca-cert.pem.
+    /// Asks clients for a certificate signed by ca-cert.pem.
     pub verify_clients: bool,
-    /// Most connections at once.
-    pub most_connections: usize,
-    /// Most requests of a connection that wait for an answer.
-    pub most_requests: usize,
+    /// The maximum number of connections at once; further clients wait for one to end.
+    pub max_connections: usize,
+    /// The maximum number of unanswered requests of a connection; further ones are not read from its socket.
+    pub max_requests: usize,
     /// A shell command to run; the server ends with it.
     pub run: Option<String>,
 }
 
-/// Why the server could not start or go on.
+/// Why the server could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A socket failed.
+    /// A socket, or something else of the operating system, failed.
     #[error("{what}: {error}")]
     Socket {
-        /// Which.
+        /// What was attempted.
         what: String,
-        /// How.
+        /// The error of the operating system.
         error: std::io::Error,
+    },
+    /// The path for the Unix socket is that of another kind of file.
+    #[error("{} exists and is not a socket: choose another path for the socket, or move that file away", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path for the Unix socket is that of a socket in use.
+    #[error("{} is the socket of a server that is running: stop that server, or choose another path", path.display())]
+    InUse {
+        /// The path.
+        path: PathBuf,
     },
     /// Nothing was passed by systemd.
     #[error("systemd passed no socket: start this by a .socket unit, or use --listen or --unix")]
@@ -81,7 +95,7 @@ pub enum ServeError {
     Tls {
         /// The file.
         file: String,
-        /// Why.
+        /// Why it cannot be used.
         error: String,
     },
     /// A volume failed.
@@ -89,127 +103,103 @@ pub enum ServeError {
     Volume(#[from] VolumeError),
 }
 
-fn socket(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServeError {
+fn failed(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServeError {
     let what = what.into();
     |error| ServeError::Socket { what, error }
 }
 
-/// How it ended.
+/// How the server ended.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Each volume, in order.
+    /// What each volume did, in the order of the offers.
     pub stopped: Vec<Stopped>,
-    /// How the command of `run` ended.
+    /// How the command of [`Options::run`] ended; `None` if a signal came first.
     pub command: Option<ExitStatus>,
 }
 
+/// When the server stops, connections get this long to send the replies that are due.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// After an error in accepting a client (too many open files, for instance) the server waits this long.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
 /// Serves volumes until a signal (SIGINT, SIGTERM, SIGHUP) comes or the command ends, then stops them cleanly.
-/// `ready` is called with the URI of the first export once clients can connect.
+/// `ready` is called with the URI of the first export when clients can connect.
+///
+/// # Errors
+/// The server could not start, or a volume could not be stopped cleanly.
 pub fn serve(offers: Vec<Offer>, options: &Options, ready: impl FnOnce(&str)) -> Result<Outcome, ServeError> {
+    serve_until(offers, options, std::future::pending(), ready)
+}
+
+/// Serves volumes as [`serve`] does, and stops them when the future `stop` is ready, too.
+///
+/// # Errors
+/// The server could not start, or a volume could not be stopped cleanly.
+pub fn serve_until(
+    offers: Vec<Offer>,
+    options: &Options,
+    stop: impl Future<Output = ()>,
+    ready: impl FnOnce(&str),
+) -> Result<Outcome, ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(socket("starting the server"))?;
+    let runtime = runtime.map_err(failed("starting the server"))?;
     let tls = options.tls.as_deref().map(|folder| tls::acceptor(folder, options.verify_clients)).transpose()?;
     let (mut exports, mut engines) = (Vec::new(), Vec::new());
     for Offer { name, description, volume, record } in offers {
-        exports.push(Export {
-            name: name.clone(),
+        let export = Export {
+            name,
             description,
             size_bytes: volume.capacity_bytes(),
             preferred_bytes: volume.page_bytes().next_power_of_two().clamp(512, 32 << 20),
+            // Whole pages are trimmed; of others the rest has to be read and written.
+            fast_zero_bytes: volume.page_bytes(),
             read_only: volume.is_read_only(),
-        });
-        engines.push(Engine::start(&name, volume, record).map_err(socket("starting a thread"))?);
+        };
+        engines.push(Engine::start(export.clone(), volume, record).map_err(failed("starting a thread"))?);
+        exports.push(export);
     }
-    let (stop, stopping) = watch::channel(false);
+    let (stopping, is_stopping) = watch::channel(false);
     let shared = Arc::new(Shared {
         exports,
-        engines: engines.iter().map(|engine| engine.jobs.clone()).collect(),
+        queues: engines.iter().map(|engine| engine.jobs.clone()).collect(),
         tls,
         requires_tls: options.requires_tls,
-        most_requests: options.most_requests,
-        stopping,
+        max_requests: options.max_requests,
+        stopping: is_stopping,
     });
-    let command = runtime.block_on(accept(shared, options, &stop, ready));
+    let ended = runtime.block_on(accept(shared, options, &stopping, stop, ready));
     drop(runtime);
     let stopped: Result<Vec<_>, _> = engines.into_iter().map(Engine::stop).collect();
-    if let Listen::Unix(path) = &options.listen {
-        // It may be gone already.
-        let _ = std::fs::remove_file(path);
-    }
-    Ok(Outcome { stopped: stopped?, command: command? })
+    let stopped = stopped?;
+    // The socket file was kept until now, when the volumes are stopped.
+    let (command, _socket_file) = ended?;
+    Ok(Outcome { stopped, command })
 }
 
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-impl Listener {
-    async fn bind(listen: &Listen) -> Result<Self, ServeError> {
-        match listen {
-            Listen::Tcp(address) => {
-                TcpListener::bind(address).await.map(Self::Tcp).map_err(socket(format!("listening on {address}")))
-            }
-            Listen::Unix(path) => UnixListener::bind(path)
-                .map(Self::Unix)
-                .map_err(socket(format!("listening on {} (a socket left behind can be removed)", path.display()))),
-            Listen::Systemd => Self::passed(),
-        }
-    }
-
-    fn passed() -> Result<Self, ServeError> {
-        let mut passed = listenfd::ListenFd::from_env();
-        if let Ok(Some(listener)) = passed.take_unix_listener(0) {
-            listener.set_nonblocking(true).map_err(socket("the socket of systemd"))?;
-            return UnixListener::from_std(listener).map(Self::Unix).map_err(socket("the socket of systemd"));
-        }
-        match passed.take_tcp_listener(0) {
-            Ok(Some(listener)) => {
-                listener.set_nonblocking(true).map_err(socket("the socket of systemd"))?;
-                TcpListener::from_std(listener).map(Self::Tcp).map_err(socket("the socket of systemd"))
-            }
-            _ => Err(ServeError::NoSocket),
-        }
-    }
-
-    /// URI of an export by the URI text of the NBD project.
-    fn uri(&self, name: &str) -> String {
-        match self {
-            Self::Tcp(listener) => {
-                let address = listener.local_addr().map_or_else(|_| "localhost".into(), |address| address.to_string());
-                format!("nbd://{address}/{name}")
-            }
-            Self::Unix(listener) => {
-                let path = listener.local_addr().ok().and_then(|a| a.as_pathname().map(|p| p.display().to_string()));
-                format!("nbd+unix:///{name}?socket={}", path.unwrap_or_default())
-            }
-        }
-    }
-}
-
+/// Accepts clients until the server has to end, then waits for the replies that are due.
 async fn accept(
     shared: Arc<Shared>,
     options: &Options,
-    stop: &watch::Sender<bool>,
+    stopping: &watch::Sender<bool>,
+    stop: impl Future<Output = ()>,
     ready: impl FnOnce(&str),
-) -> Result<Option<ExitStatus>, ServeError> {
-    let listener = Listener::bind(&options.listen).await?;
+) -> Result<(Option<ExitStatus>, Option<SocketFile>), ServeError> {
+    let (listener, socket_file) = Listener::bind(&options.listen).await?;
     let uri = listener.uri(shared.exports.first().map_or("", |export| &export.name));
-    let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-    let [mut interrupt, mut terminate, mut hangup] =
-        signals.map(|signal| signal.map_err(socket("waiting for signals")));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed("waiting for SIGINT"))?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed("waiting for SIGTERM"))?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(failed("waiting for SIGHUP"))?;
     ready(&uri);
-    // Without systemd there is nobody to tell.
+    // Fails only where no systemd waits for it.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     let mut command = match &options.run {
-        Some(command) => Some(spawn(command, &uri, options).map_err(socket(format!("running '{command}'")))?),
+        Some(command) => Some(spawn(command, &uri, options).map_err(failed(format!("running '{command}'")))?),
         None => None,
     };
-    let places = Arc::new(Semaphore::new(options.most_connections));
+    let places = Arc::new(Semaphore::new(options.max_connections));
     let mut connections = JoinSet::new();
-    let received = async |signal: &mut Result<tokio::signal::unix::Signal, ServeError>| {
-        if let Ok(signal) = signal { signal.recv().await } else { std::future::pending().await }
-    };
+    let mut stop = std::pin::pin!(stop);
+    let received = async |signal: &mut Signal| signal.recv().await.is_some();
     let status = loop {
         let ended = async {
             match &mut command {
@@ -218,67 +208,58 @@ async fn accept(
             }
         };
         tokio::select! {
-            // A client that is one too many waits for a place before it is greeted.
-            result = one_more(&listener, &shared, &places, &mut connections) => {
-                if let Err(error) = result {
+            accepted = next_client(&listener, &places) => match accepted {
+                Ok((connection, place)) => start(connection, place, &shared, &mut connections),
+                Err(error) => {
                     tracing::warn!("accepting a client: {error}");
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    tokio::time::sleep(ACCEPT_RETRY).await;
                 }
-            }
-            status = ended => break Some(status.map_err(socket("waiting for the command"))?),
-            _ = received(&mut interrupt) => break None,
-            _ = received(&mut terminate) => break None,
-            _ = received(&mut hangup) => break None,
+            },
+            status = ended => break Some(status.map_err(failed("waiting for the command"))?),
+            true = received(&mut interrupt) => break None,
+            true = received(&mut terminate) => break None,
+            true = received(&mut hangup) => break None,
+            () = &mut stop => break None,
         }
+        while connections.try_join_next().is_some() {}
     };
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-    stop.send_replace(true);
+    stopping.send_replace(true);
+    drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(std::time::Duration::from_secs(10), all).await.is_err() {
+    if tokio::time::timeout(STOP_TIMEOUT, all).await.is_err() {
         tracing::warn!("some clients did not take their replies in time");
     }
-    Ok(status)
+    Ok((status, socket_file))
 }
 
-async fn one_more(
+/// Waits for a client, once a place is free for it: a client too many is not greeted until another one leaves.
+async fn next_client(
     listener: &Listener,
-    shared: &Arc<Shared>,
     places: &Arc<Semaphore>,
-    connections: &mut JoinSet<()>,
-) -> std::io::Result<()> {
-    while connections.try_join_next().is_some() {}
-    let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
-    fn start<S>(
-        stream: S,
-        peer: String,
-        shared: &Arc<Shared>,
-        place: tokio::sync::OwnedSemaphorePermit,
-        to: &mut JoinSet<()>,
-    ) where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let shared = shared.clone();
-        to.spawn(async move {
-            tracing::info!("{peer} connected");
-            match connection::serve(stream, shared).await {
-                Ok(()) => tracing::info!("{peer} disconnected"),
-                Err(error) => tracing::warn!("{peer}: {error}"),
-            }
-            drop(place);
-        });
-    }
-    match listener {
-        Listener::Tcp(listener) => {
-            let (stream, peer) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            start(stream, peer.to_string(), shared, place, connections);
+) -> std::io::Result<(Connection, OwnedSemaphorePermit)> {
+    let place = places.clone().acquire_owned().await.map_err(std::io::Error::other)?;
+    Ok((listener.accept().await?, place))
+}
+
+fn start(connection: Connection, place: OwnedSemaphorePermit, shared: &Arc<Shared>, connections: &mut JoinSet<()>) {
+    let shared = shared.clone();
+    connections.spawn(async move {
+        let peer = match &connection {
+            Connection::Tcp(_, peer) => peer.clone(),
+            Connection::Unix(_) => "a local client".into(),
+        };
+        tracing::info!("{peer} connected");
+        let ended = match connection {
+            Connection::Tcp(stream, _) => connection::serve(stream, shared).await,
+            Connection::Unix(stream) => connection::serve(stream, shared).await,
+        };
+        match ended {
+            Ok(()) => tracing::info!("{peer} disconnected"),
+            Err(error) => tracing::warn!("{peer}: {error}"),
         }
-        Listener::Unix(listener) => {
-            let (stream, _) = listener.accept().await?;
-            start(stream, "a local client".into(), shared, place, connections);
-        }
-    }
-    Ok(())
+        drop(place);
+    });
 }
 
 fn spawn(command: &str, uri: &str, options: &Options) -> std::io::Result<tokio::process::Child> {

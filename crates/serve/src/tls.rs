@@ -7,8 +7,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-/// Reads certificate and key, and the authority of client certificates if they are to be asked for. File names as
-/// other NBD servers and QEMU use them: server-cert.pem, server-key.pem, ca-cert.pem.
+/// Reads certificate and key from a folder, and the authority of client certificates if they are to be verified. The
+/// names of the files are those of other NBD servers and QEMU: server-cert.pem, server-key.pem, ca-cert.pem.
 pub(crate) fn acceptor(folder: &Path, verify_clients: bool) -> Result<TlsAcceptor, ServeError> {
     let failed = |file: &str, error: &dyn std::fmt::Display| ServeError::Tls {
         file: folder.join(file).display().to_string(),

@@ -36,8 +36,8 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
         tls: args.tls.clone(),
         requires_tls: args.tls_required,
         verify_clients: args.tls_verify_clients,
-        most_connections: args.max_connections as usize,
-        most_requests: args.max_requests as usize,
+        max_connections: args.max_connections as usize,
+        max_requests: args.max_requests as usize,
         run: args.run.clone(),
     };
     let ready = |uri: &str| {

@@ -10,6 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
         description: String::new(),
         size_bytes: 1 << 30,
         preferred_bytes: 4096,
+        fast_zero_bytes: 4096,
         read_only: false,
     };
     let exports = [export(""), export("b")];

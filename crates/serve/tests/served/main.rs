@@ -1,0 +1,9 @@
+//! The server by its sockets: a small disk in memory, and a client of a few lines.
+
+mod chip;
+mod client;
+mod clients;
+mod handshake;
+mod requests;
+mod server;
+mod sockets;

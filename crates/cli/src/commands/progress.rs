@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Set once the user has pressed Ctrl-C.
 pub fn interrupt_flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
-    let handler = Arc::clone(&flag);
-    // Only one handler can be set in a process; a second call keeps the first one's.
-    let _ = ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed));
+    // Without a handler, which only a forbidden signal could fail to get, Ctrl-C ends the process at once.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&flag));
     flag
 }
 

@@ -1,6 +1,7 @@
 //! Results for people and machines. Files are written beside their place and moved there when whole.
 
 pub mod paging;
+pub mod parquet;
 pub mod plot;
 pub mod records;
 pub mod report;

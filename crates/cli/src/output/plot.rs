@@ -45,6 +45,19 @@ fn prepare_fonts() {
     });
 }
 
+/// Bytes of a pixel in a bitmap: red, green, blue.
+const RGB_BYTES: usize = 3;
+
+fn png_bytes(pixels: &[u8], (width, height): (u32, u32)) -> Result<Vec<u8>, png::EncodingError> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(pixels)?;
+    writer.finish()?;
+    Ok(bytes)
+}
+
 /// Draws on a canvas of either kind and writes it whole.
 macro_rules! render {
     ($path:expr, $size:expr, $draw:ident, $what:expr) => {{
@@ -58,11 +71,11 @@ macro_rules! render {
             drop(root);
             text.into_bytes()
         } else {
-            let file = tempfile::Builder::new().suffix(".png").tempfile()?;
-            let root = BitMapBackend::new(file.path(), size).into_drawing_area();
+            let mut pixels = vec![0; size.0 as usize * size.1 as usize * RGB_BYTES];
+            let root = BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area();
             $draw(&root, $what).and_then(|()| root.present()).map_err(|error| failed(error.to_string()))?;
             drop(root);
-            std::fs::read(file.path())?
+            png_bytes(&pixels, size).map_err(|error| failed(error.to_string()))?
         };
         crate::output::write_file(path, &bytes)
     }};

@@ -1,9 +1,7 @@
 use crate::failure::Failure;
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, UInt64Array};
 use margay_lab::Outcome;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::sync::Arc;
 
 fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::Run(format!("the result cannot be written: {error}"))
@@ -72,31 +70,8 @@ pub fn parquet_table<T: Serialize>(rows: &[T]) -> Result<Vec<u8>, Failure> {
 }
 
 fn write_parquet(rows: &[Map<String, Value>]) -> Result<Vec<u8>, Failure> {
-    let Some(first) = rows.first() else { return Err(failed("there are no rows")) };
-    let columns = first.keys().map(|key| (key.clone(), column(rows, key), true));
-    let batch = RecordBatch::try_from_iter_with_nullable(columns).map_err(failed)?;
-    let properties = parquet::file::properties::WriterProperties::builder()
-        .set_compression(parquet::basic::Compression::ZSTD(parquet::basic::ZstdLevel::default()))
-        .build();
-    let mut bytes = Vec::new();
-    let writer = parquet::arrow::ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties));
-    let mut writer = writer.map_err(failed)?;
-    writer.write(&batch).map_err(failed)?;
-    writer.close().map_err(failed)?;
-    Ok(bytes)
-}
-
-/// A column of the narrowest type that holds all its values; the type of a field never depends on the run,
-/// but for fractions that happen to be whole, which JSON keeps as fractions.
-fn column(rows: &[Map<String, Value>], key: &str) -> ArrayRef {
-    let values = || rows.iter().map(|row| row.get(key).unwrap_or(&Value::Null));
-    if values().any(Value::is_string) {
-        Arc::new(values().map(Value::as_str).collect::<StringArray>())
-    } else if values().any(Value::is_boolean) {
-        Arc::new(values().map(Value::as_bool).collect::<BooleanArray>())
-    } else if values().any(Value::is_u64) {
-        Arc::new(values().map(Value::as_u64).collect::<UInt64Array>())
-    } else {
-        Arc::new(values().map(Value::as_f64).collect::<Float64Array>())
+    if rows.is_empty() {
+        return Err(failed("there are no rows"));
     }
+    super::parquet::file(rows).map_err(failed)
 }

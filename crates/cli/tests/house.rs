@@ -98,6 +98,28 @@ fn arrow(name: &str, uses: &BTreeSet<String>, lines: &[Line]) -> String {
     format!("{name} -> {}", if names.is_empty() { "nothing".into() } else { names.join(", ") })
 }
 
+/// The registry refuses a package without these, and one whose dependency has a path and no version.
+#[test]
+fn every_crate_could_be_published() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().unwrap();
+    for package in packages {
+        let name = package["name"].as_str().unwrap();
+        for field in ["description", "license", "readme", "rust_version"] {
+            assert!(package[field].as_str().is_some_and(|text| !text.is_empty()), "{name}: no {field} in Cargo.toml");
+        }
+        for field in ["keywords", "categories"] {
+            let count = package[field].as_array().map_or(0, Vec::len);
+            assert!((1..=5).contains(&count), "{name}: {count} {field} in Cargo.toml, 1 to 5 are allowed");
+        }
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let (path, requirement) = (&dependency["path"], dependency["req"].as_str().unwrap());
+            let other = dependency["name"].as_str().unwrap();
+            assert!(path.is_null() || requirement != "*", "{name}: {other} has a path and no version");
+        }
+    }
+}
+
 fn sources(folder: &Path, out: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -151,6 +151,15 @@ fn an_experiment_file_holds_what_options_say_and_the_command_line_wins() {
     assert_eq!(plain["exported_pages"], 4761);
     let changed = row(&["--seed", "9", "--exported-pages", "3000"]);
     assert_eq!((changed["seed"].as_u64(), changed["exported_pages"].as_u64()), (Some(9), Some(3000)));
+    // The names that options had in earlier versions still work.
+    let paced = |row: serde_json::Value| row["most_pages_per_write"].as_u64();
+    assert_eq!(paced(row(&["--max-pages-per-write", "12"])), Some(12));
+    assert_eq!(paced(row(&["--most-pages-per-write", "12"])), Some(12));
+    for key in ["max-pages-per-write", "most-pages-per-write"] {
+        std::fs::write(&path, format!("source = 'random,writes=500'\n{key} = 9\n")).unwrap();
+        assert_eq!(paced(row(&[])), Some(9), "{key}");
+    }
+    assert!(!works(&["replay", "--help"]).contains("most-pages"), "the earlier names are not shown");
     std::fs::write(&path, "sede = 4\n").unwrap();
     fails(&["replay", "-e", &file], 3, "unknown key 'sede'; the known ones are source, device");
 }

@@ -7,7 +7,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::Run(format!("the result cannot be written: {error}"))
 }
 
-/// Everything, series included; an object for one run, a list for several.
+/// Results as JSON, time series included: an object for one run, a list for several.
 pub fn json<T: Serialize>(results: &[T]) -> Result<Vec<u8>, Failure> {
     let mut bytes = match results {
         [one] => serde_json::to_vec_pretty(one),
@@ -18,7 +18,7 @@ pub fn json<T: Serialize>(results: &[T]) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Rows with nested objects flattened: `forecast.years_first` is a column.
+/// Rows in which the fields of nested objects are columns, such as `forecast.years_first`.
 fn flatten<'a, T: Serialize + 'a>(rows: impl Iterator<Item = &'a T>) -> Result<Vec<Map<String, Value>>, Failure> {
     let flat = |row: &T| {
         let Value::Object(row) = serde_json::to_value(row).map_err(failed)? else { return Ok(Map::new()) };
@@ -34,12 +34,12 @@ fn flatten<'a, T: Serialize + 'a>(rows: impl Iterator<Item = &'a T>) -> Result<V
     rows.map(flat).collect()
 }
 
-/// The rows of runs.
+/// The rows of runs as CSV.
 pub fn csv(outcomes: &[Outcome]) -> Result<Vec<u8>, Failure> {
     write_csv(&flatten(outcomes.iter().map(|outcome| &outcome.row))?)
 }
 
-/// Any rows.
+/// Rows of any kind as CSV.
 pub fn table<T: Serialize>(rows: &[T]) -> Result<Vec<u8>, Failure> {
     write_csv(&flatten(rows.iter())?)
 }
@@ -60,11 +60,12 @@ fn write_csv(rows: &[Map<String, Value>]) -> Result<Vec<u8>, Failure> {
     writer.into_inner().map_err(failed)
 }
 
+/// The rows of runs as Parquet.
 pub fn parquet(outcomes: &[Outcome]) -> Result<Vec<u8>, Failure> {
     write_parquet(&flatten(outcomes.iter().map(|outcome| &outcome.row))?)
 }
 
-/// Any rows.
+/// Rows of any kind as Parquet.
 pub fn parquet_table<T: Serialize>(rows: &[T]) -> Result<Vec<u8>, Failure> {
     write_parquet(&flatten(rows.iter())?)
 }

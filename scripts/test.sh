@@ -30,6 +30,23 @@ done
 
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --quiet -- -D warnings
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+# Every crate can be packed for the registry (crates/cli/tests/house.rs looks at the metadata).
+cargo package --workspace --no-verify --allow-dirty --quiet
+# Licences, versions and sources of the dependencies (deny.toml). Building cargo-deny takes minutes, so it is not installed here.
+if command -v cargo-deny >/dev/null; then
+  cargo deny --log-level error check licenses bans sources
+else
+  echo "SKIPPED: cargo deny check licenses bans sources (cargo install cargo-deny)"
+fi
+# The oldest compiler that Cargo.toml promises: a download of some seconds the first time.
+oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+if rustup run "$oldest" cargo --version >/dev/null 2>&1 ||
+  rustup toolchain install "$oldest" --profile minimal --no-self-update >/dev/null 2>&1; then
+  cargo "+$oldest" check --workspace --quiet --target-dir target/oldest
+else
+  echo "SKIPPED: the check with Rust $oldest, which could not be installed"
+fi
 cargo test --workspace --quiet
 cargo build --release --quiet -p margay-trials
 target/release/margay-trials quick

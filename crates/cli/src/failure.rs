@@ -2,20 +2,20 @@ use margay_lab::LabError;
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why a command ended without doing what was asked, by exit code.
+/// Why a command did not do what was asked. Each kind has its own exit code.
 #[derive(Debug)]
 pub enum Failure {
-    /// 1: the run stopped short, or a result could not be written.
+    /// 1: the run failed, or a result could not be written.
     Run(String),
     /// 2: an unknown name or an impossible value.
     Usage(String),
     /// 3: an input file cannot be read or is damaged.
     Input(String),
-    /// 130: stopped by the user.
+    /// 130: interrupted by the user.
     Interrupted(String),
-    /// The program that was run ended with this exit code.
+    /// The program that was run ended with this exit code, which becomes that of the command.
     Program(u8),
-    /// The reader of the output went away; not an error worth a message.
+    /// The reader of the output closed the pipe, which is no error.
     ClosedPipe,
 }
 
@@ -31,12 +31,12 @@ impl Failure {
         }
     }
 
-    /// Whether there is nothing to say.
+    /// Whether the failure needs no message.
     pub fn is_silent(&self) -> bool {
         matches!(self, Self::ClosedPipe | Self::Program(_))
     }
 
-    /// A result that could not be written.
+    /// The failure to write a result to `path`.
     pub fn write(path: &str, error: impl fmt::Display) -> Self {
         Self::Run(format!("{path}: {error}"))
     }
@@ -84,7 +84,7 @@ impl From<margay_trace::TraceError> for Failure {
     }
 }
 
-/// A volume that could not be used, with the name of its image.
+/// The failure to use the disk on an image. The message starts with the name of the image.
 pub fn of_volume(image: &std::path::Path, error: &margay_volume::VolumeError) -> Failure {
     use margay_volume::VolumeError as E;
     let text = format!("{}: {error}", image.display());
@@ -95,7 +95,7 @@ pub fn of_volume(image: &std::path::Path, error: &margay_volume::VolumeError) ->
     }
 }
 
-/// A file system that could not be used, with the name of its image.
+/// The failure to use the file system on an image. The message starts with the name of the image.
 pub fn of_mount(image: &std::path::Path, error: &margay_mount::MountError) -> Failure {
     use margay_mount::MountError as E;
     let text = format!("{}: {error}", image.display());
@@ -106,7 +106,7 @@ pub fn of_mount(image: &std::path::Path, error: &margay_mount::MountError) -> Fa
     }
 }
 
-/// A file that is no image, or cannot be used as one.
+/// The failure to open or create an image. The message starts with the name of the image.
 pub fn of_image(image: &std::path::Path, error: &margay_media::ImageError) -> Failure {
     Failure::Input(format!("{}: {error}", image.display()))
 }

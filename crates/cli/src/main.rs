@@ -4,10 +4,8 @@
 mod args;
 mod commands;
 mod failure;
-mod fs_args;
+
 mod output;
-mod vm_args;
-mod volume_args;
 
 use clap::Parser;
 use std::process::ExitCode;

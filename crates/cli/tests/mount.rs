@@ -266,7 +266,7 @@ fn a_signal_unmounts_cleanly_and_metrics_are_written() {
     run("kill", &["-TERM", &mounted.child.id().to_string()]);
     assert!(mounted.child.wait().unwrap().success());
     let state = run(MARGAY, &["fs", "stat", &image.path()]);
-    assert!(state.contains("by the checkpoint"), "{state}");
+    assert!(state.contains("from the checkpoint of a clean stop"), "{state}");
     assert_eq!(run(MARGAY, &["fs", "get", &image.path(), "d/g"]), "text\n");
 }
 

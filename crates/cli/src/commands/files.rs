@@ -1,9 +1,9 @@
-//! `margay fs`: a file system on an image without mounting it.
+//! `margay fs`: work on the file system of an image without mounting it.
 
 use crate::args::FsCommand;
+use crate::args::FsPolicyArgs;
 use crate::commands::format::on_image;
 use crate::failure::{Failure, of_image, of_mount};
-use crate::fs_args::FsPolicyArgs;
 use crate::output::print_bytes;
 use margay_flash::Flash;
 use margay_fs::{Attributes, FsError, Kind, NewObject, ROOT, Time};
@@ -50,7 +50,7 @@ fn opened(image: &Path, read_only: bool) -> Result<Files, Failure> {
     open(device, &OpenOptions { read_only, ..OpenOptions::default() }).map_err(|error| of_mount(image, &error))
 }
 
-/// Changes an image; it is stopped cleanly whatever happens.
+/// Makes a change to an image. The file system is stopped cleanly even if the change fails.
 fn changing(image: &Path, change: impl FnOnce(&mut Files) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut fs = opened(image, false)?;
     let changed = change(&mut fs);
@@ -62,7 +62,7 @@ fn resolve(fs: &Files, image: &Path, path: &str) -> Result<Attributes, Failure> 
     fs.resolve(path.as_bytes()).map_err(|error| at(image, path, &error))
 }
 
-/// The directory that a path is in, and the last name of it.
+/// The directory that contains a path, and the last name of the path.
 fn parent_of(fs: &Files, image: &Path, path: &str) -> Result<(u32, Vec<u8>), Failure> {
     let path = path.trim_end_matches('/');
     let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -82,7 +82,7 @@ fn make(
         selection: policies.selection.unwrap_or(defaults.selection),
         allocator: policies.allocator.unwrap_or(defaults.allocator),
         leveling: policies.leveling.unwrap_or(defaults.leveling),
-        most_pages_per_write: policies.most_pages_per_write.unwrap_or(defaults.most_pages_per_write),
+        most_pages_per_write: policies.max_pages_per_write.unwrap_or(defaults.most_pages_per_write),
         low_water,
         high_water: high_water.unwrap_or(low_water),
         uuid: *uuid::Uuid::new_v4().as_bytes(),
@@ -93,7 +93,7 @@ fn make(
     fs.stop().map_err(|error| Failure::Run(format!("{}: {error}", image.display())))?;
     let bytes = room.pages * u64::from(room.page_bytes);
     println!(
-        "{}: {} segments of {} pages of {} bytes; a file system with room for {bytes} bytes ({:.1} % of the flash), {} + {}, page information in the {place}",
+        "{}: {} segments of {} pages of {} bytes; a file system with room for {bytes} bytes ({:.1} % of the flash); selection {}, allocator {}; page tags in the {place}",
         image.display(),
         geometry.segments(),
         geometry.pages_per_segment(),
@@ -102,7 +102,7 @@ fn make(
         options.selection,
         options.allocator,
     );
-    println!("mount it with: margay mount {} DIRECTORY", image.display());
+    println!("next: margay mount {} DIRECTORY", image.display());
     Ok(())
 }
 
@@ -190,7 +190,7 @@ fn list(image: &Path, path: &str, recursive: bool) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 
-/// Bytes that are copied at once.
+/// Size of the buffer for copies, in bytes.
 const COPY_BYTES: usize = 1 << 20;
 
 fn get(image: &Path, path: &str, to: Option<&Path>) -> Result<(), Failure> {
@@ -220,12 +220,17 @@ fn put(image: &Path, from: &Path, path: Option<String>) -> Result<(), Failure> {
     let path = match (path, name) {
         (Some(path), _) => path,
         (None, Some(name)) => name,
-        (None, None) => return Err(Failure::Usage(format!("{}: say under which name", from.display()))),
+        (None, None) => {
+            return Err(Failure::Usage(format!(
+                "{}: this path has no name; give the path in the image as the third argument",
+                from.display()
+            )));
+        }
     };
     changing(image, |fs| {
         let (parent, name) = parent_of(fs, image, &path)?;
         let (parent, name) = match fs.resolve(path.as_bytes()) {
-            // Into a directory that is there.
+            // An existing directory receives the file.
             Ok(found) if found.kind == Kind::Directory && from.is_file() => {
                 (found.object, from.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or(name))
             }
@@ -245,7 +250,7 @@ fn put_one(fs: &mut Files, image: &Path, from: &Path, parent: u32, name: &[u8]) 
         kind if kind.is_fifo() => Kind::Fifo,
         kind if kind.is_file() => Kind::File,
         _ => {
-            eprintln!("{shown}: left out: a device or socket");
+            eprintln!("{shown}: skipped, because it is a device or a socket");
             return Ok(());
         }
     };
@@ -261,7 +266,7 @@ fn put_one(fs: &mut Files, image: &Path, from: &Path, parent: u32, name: &[u8]) 
     let failed = |error: FsError| at(image, &shown, &error);
     let object = match fs.create(parent, name, &new) {
         Ok(attributes) => attributes.object,
-        // A file takes the place of one that is there, a directory is filled on.
+        // A file replaces an existing one; files are added to an existing directory.
         Err(FsError::Exists) => {
             let there = fs.lookup(parent, name).map_err(failed)?;
             if there.kind != kind {
@@ -374,17 +379,17 @@ fn state(image: &Path, json: bool) -> Result<(), Failure> {
         return print_bytes(format!("{value:#}\n").as_bytes());
     }
     let page = u64::from(room.page_bytes);
-    let how = if report.from_checkpoint { "clean stop, by the checkpoint" } else { "no clean stop, by every segment" };
+    let how = if report.from_checkpoint { "from the checkpoint of a clean stop" } else { "no clean stop: mount scan" };
     let text = format!(
         "file system          {uuid}
 flash                {} segments of {} pages of {} + {} bytes
 policies             {} + {}, leveling {}
-found                {how}: {} reads, {} damaged pages
+mounted              {how}: {} reads, {} damaged pages
 objects              {} in {} header pages
 room                 {} of {} bytes free
 memory               {} bytes for objects, {} for the log
 state                utilization {:.1} %, invalidity {:.1} %, uniformity {:.1} %
-to clean all of it   {:.0} erases, {:.0} copies (MODA paper, eq. 2)
+cost of cleaning all {:.0} erases, {:.0} copies (MODA paper, eq. 2)
 erase counts         {} to {}
 retired segments     {}
 ",
@@ -418,9 +423,9 @@ retired segments     {}
 fn check_image(image: &Path) -> Result<(), Failure> {
     let device = ImageFlash::open(image, true).map_err(|error| of_image(image, &error))?;
     let found = check(device).map_err(|error| of_mount(image, &error))?;
-    let how = if found.has_checkpoint { "; the checkpoint says the same" } else { "" };
+    let how = if found.has_checkpoint { "; the checkpoint agrees" } else { "" };
     println!(
-        "{}: {} files, {} directories, {} others, {} more names; {} pages of data read, {} reads to look into every segment",
+        "{}: {} files, {} directories, {} others, {} additional hard links; {} data pages read, {} reads for the scan of all segments",
         image.display(),
         found.files,
         found.directories,
@@ -431,7 +436,7 @@ fn check_image(image: &Path) -> Result<(), Failure> {
     );
     // One is normal after a power cut.
     if found.scan.damaged.len() > 1 {
-        println!("{} pages can be read no more and belong to nothing", found.scan.damaged.len());
+        println!("{} damaged pages that belong to no object", found.scan.damaged.len());
     }
     if found.problems.is_empty() {
         println!("clean{how}");
@@ -474,7 +479,7 @@ fn model(u: f64, i: f64, p: f64, device: &str, segments: Option<u32>) -> Result<
             println!("energy   {:.3} mJ", uj * 1e-3);
         }
         None => println!(
-            "energy   {:.3} mJ (eq. 3 with the paper's constants; this device states none)",
+            "energy   {:.3} mJ (eq. 3 with the constants of the paper, because this device states none)",
             cost.energy_mj(device.page_bytes.into(), device.pages_per_segment.into())
         ),
     }

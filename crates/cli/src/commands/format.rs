@@ -1,6 +1,6 @@
 use crate::args::{FormatArgs, bytes};
+use crate::args::{GeometryArgs, exported_pages};
 use crate::failure::{Failure, of_image, of_volume};
-use crate::volume_args::{GeometryArgs, exported_pages};
 use margay_flash::{Flash, Geometry};
 use margay_lab::DeviceSpec;
 use margay_media::ImageFlash;
@@ -11,7 +11,7 @@ pub fn run(args: &FormatArgs) -> Result<(), Failure> {
     on_image(&args.image, &args.flash, |device| format(args, device))
 }
 
-/// Formats a new image, or one that is there already if that is allowed.
+/// Formats a new image, or with `--force` an existing one. An image that was created but could not be formatted is removed.
 pub fn on_image(
     image: &Path,
     flash: &GeometryArgs,
@@ -19,14 +19,14 @@ pub fn on_image(
 ) -> Result<(), Failure> {
     let exists = image.exists();
     if exists && !flash.force {
-        let problem = "exists; --force formats a flash image again, and all that is on it is lost";
+        let problem = "exists already; with --force a flash image is formatted again, and all data on it is lost";
         return Err(Failure::Usage(format!("{}: {problem}", image.display())));
     }
-    // A file that is no flash image is never overwritten.
+    // Opening fails for a file that is no flash image, so that none is ever overwritten.
     let device = if exists { ImageFlash::open(image, false) } else { ImageFlash::create(image, geometry(flash)?) };
     let result = format(device.map_err(|error| of_image(image, &error))?);
     if result.is_err() && !exists {
-        // Nothing was there before; an image that was not formatted helps nobody.
+        // Best effort: the error to report is why formatting failed.
         let _ = std::fs::remove_file(image);
     }
     result
@@ -44,7 +44,9 @@ fn geometry(args: &GeometryArgs) -> Result<Geometry, Failure> {
     let (pages, page_bytes) = (args.pages_per_segment.unwrap_or(64), args.page_bytes.unwrap_or(4096));
     let segment_bytes = u64::from(pages) * u64::from(page_bytes);
     let segments = size.unwrap_or(64 << 20).div_ceil(segment_bytes.max(1));
-    let segments = u32::try_from(segments).map_err(|_| Failure::Usage("more than 2^32 segments".into()))?;
+    let segments = u32::try_from(segments).map_err(|_| {
+        Failure::Usage("--size: the device would have more than 2^32 segments; choose larger pages or segments".into())
+    })?;
     let geometry = Geometry::new(segments, pages, page_bytes).map_err(|error| Failure::Usage(error.to_string()))?;
     Ok(if args.nor { geometry.byte_programmable() } else { geometry.with_spare(args.spare_bytes.unwrap_or(256)) })
 }
@@ -59,7 +61,7 @@ fn format(args: &FormatArgs, device: ImageFlash) -> Result<(), Failure> {
         selection: policies.selection.unwrap_or(defaults.selection),
         placement: policies.placement.unwrap_or(defaults.placement),
         leveling: policies.leveling.unwrap_or(defaults.leveling),
-        most_pages_per_write: policies.most_pages_per_write.unwrap_or(defaults.most_pages_per_write),
+        most_pages_per_write: policies.max_pages_per_write.unwrap_or(defaults.most_pages_per_write),
         low_water: args.low_water,
         high_water: args.high_water.unwrap_or(args.low_water),
         read_only_ranges: policies.page_ranges(geometry.page_bytes()),
@@ -69,7 +71,7 @@ fn format(args: &FormatArgs, device: ImageFlash) -> Result<(), Failure> {
     let (capacity, place) = (volume.capacity_bytes(), volume.status().layout.place.name());
     volume.stop().map_err(|error| of_volume(&args.image, &error))?;
     println!(
-        "{}: {} segments of {} pages of {} bytes; a disk of {capacity} bytes ({:.1} % of the flash), {} + {}, page information in the {place}",
+        "{}: {} segments of {} pages of {} bytes; a disk of {capacity} bytes ({:.1} % of the flash); selection {}, placement {}; page tags in the {place}",
         args.image.display(),
         geometry.segments(),
         geometry.pages_per_segment(),
@@ -78,6 +80,6 @@ fn format(args: &FormatArgs, device: ImageFlash) -> Result<(), Failure> {
         options.selection,
         options.placement,
     );
-    println!("serve it with: margay serve {}", args.image.display());
+    println!("next: margay serve {}", args.image.display());
     Ok(())
 }

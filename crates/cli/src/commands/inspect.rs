@@ -1,4 +1,4 @@
-//! `info`, `check` and `dump`: they open an image for reading and change nothing.
+//! `margay info`, `check` and `dump`, which open an image read-only.
 
 use crate::failure::{Failure, of_image, of_volume};
 use crate::output::print_bytes;
@@ -14,7 +14,7 @@ fn device(image: &Path) -> Result<ImageFlash, Failure> {
     ImageFlash::open(image, true).map_err(|error| of_image(image, &error))
 }
 
-/// Bars of the histogram of erase counts.
+/// Number of bars in the histogram of erase counts.
 const BARS: u32 = 8;
 
 pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
@@ -59,13 +59,22 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
     );
     let share = 100.0 * volume.capacity_bytes() as f64 / geometry.bytes() as f64;
     line("disk", format!("{} bytes, {share:.1} % of the flash", volume.capacity_bytes()));
-    line("policies", format!("{} + {}, leveling {}", superblock.selection, superblock.placement, superblock.leveling));
-    line("page information", format!("in the {}", status.layout.place.name()));
-    line("bound on a write", format!("{} pages", superblock.most_pages_per_write));
-    let how = if report.from_checkpoint { "clean stop, by the checkpoint" } else { "no clean stop, by every segment" };
-    line("found", format!("{how}: {} reads, {} damaged pages", report.reads, report.damaged.len()));
+    line(
+        "policies",
+        format!(
+            "selection {}, placement {}, leveling {}",
+            superblock.selection, superblock.placement, superblock.leveling
+        ),
+    );
+    line("page tags", format!("in the {}", status.layout.place.name()));
+    line(
+        "bound on a write",
+        format!("at most {} pages programmed for one host write", superblock.most_pages_per_write),
+    );
+    let how = if report.from_checkpoint { "from the checkpoint of a clean stop" } else { "no clean stop: mount scan" };
+    line("mounted", format!("{how}: {} reads, {} damaged pages", report.reads, report.damaged.len()));
     line("memory", format!("{} bytes", status.memory_bytes));
-    line("host page writes", format!("{} over its life", status.lifetime_writes));
+    line("host page writes", format!("{} since it was formatted", status.lifetime_writes));
     line("pages programmed", status.lifetime_programs.to_string());
     line("write amplification", wa.map_or_else(|| "nothing written yet".into(), |wa| format!("{wa:.3}")));
     line(
@@ -89,7 +98,7 @@ fn streams(segments: &Segments) -> String {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::ASCII_MARKDOWN);
     table.set_header(["stream", "segments", "open", "valid pages"]);
-    let streams = segments.stream.iter().copied().max().map_or(0, |most| most + 1);
+    let streams = segments.stream.iter().copied().max().map_or(0, |last| last + 1);
     for stream in 0..streams {
         let of = |state: State| {
             segments
@@ -112,14 +121,14 @@ fn wear(segments: &Segments) -> String {
         .filter(|id| segments.state[id.index()] != State::Reserved)
         .map(|id| segments.erases[id.index()])
         .collect();
-    let (Some(least), Some(most)) = (used.iter().min(), used.iter().max()) else { return String::new() };
+    let (Some(min), Some(max)) = (used.iter().min(), used.iter().max()) else { return String::new() };
     let mean = used.iter().map(|erases| f64::from(*erases)).sum::<f64>() / used.len() as f64;
-    let mut text = format!("erases               {least} to {most}, mean {mean:.1}\n");
-    let width = (most - least) / BARS + 1;
+    let mut text = format!("erases               {min} to {max}, mean {mean:.1}\n");
+    let width = (max - min) / BARS + 1;
     for bar in 0..BARS {
-        let (from, to) = (least + bar * width, least + (bar + 1) * width - 1);
+        let (from, to) = (min + bar * width, min + (bar + 1) * width - 1);
         let count = used.iter().filter(|erases| (from..=to).contains(*erases)).count();
-        if from <= *most {
+        if from <= *max {
             let stars = "#".repeat((count * 50).div_ceil(used.len()));
             let _ = writeln!(text, "  {from:>7} to {to:<7} {count:>7} {stars}");
         }
@@ -129,13 +138,13 @@ fn wear(segments: &Segments) -> String {
 
 pub fn check(image: &Path) -> Result<(), Failure> {
     let report = check_volume(device(image)?).map_err(|error| of_volume(image, &error))?;
-    println!("every segment looked into: {} reads, {} pages hold data", report.scan.reads, report.mapped_pages);
+    println!("all segments scanned: {} reads, {} pages hold data", report.scan.reads, report.mapped_pages);
     println!("clean stop: {}", if report.has_checkpoint { "yes, with a checkpoint" } else { "no" });
     for ppn in &report.scan.damaged {
-        println!("damaged page {ppn}: programmed, and neither its tag nor its data can be trusted");
+        println!("damaged page {ppn}: it was programmed, but its tag and data fail their checks");
     }
     for lpn in &report.differing_pages {
-        println!("page {lpn} of the disk: the checkpoint and the segments disagree where it is");
+        println!("page {lpn} of the disk: the checkpoint and the segments disagree about its location");
     }
     for (lpn, error) in &report.unreadable_pages {
         println!("page {lpn} of the disk cannot be read: {error}");
@@ -150,7 +159,7 @@ pub fn check(image: &Path) -> Result<(), Failure> {
         println!("clean");
         return Ok(());
     }
-    Err(Failure::Run(format!("{}: not clean; nothing was changed", image.display())))
+    Err(Failure::Run(format!("{}: the check found problems (see above); nothing was changed", image.display())))
 }
 
 pub fn dump(image: &Path, segment: Option<u32>) -> Result<(), Failure> {
@@ -161,7 +170,7 @@ pub fn dump(image: &Path, segment: Option<u32>) -> Result<(), Failure> {
     table.load_style(comfy_table::presets::ASCII_MARKDOWN);
     if let Some(number) = segment {
         if number >= segments {
-            return Err(Failure::Usage(format!("segment {number}: the device has {segments} segments, from 0")));
+            return Err(Failure::Usage(format!("segment {number}: the device has segments 0 to {}", segments - 1)));
         }
         let dumped =
             dump_segment(&mut device, &superblock, SegmentId(number)).map_err(|error| of_volume(image, &error))?;

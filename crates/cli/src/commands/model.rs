@@ -12,7 +12,7 @@ pub fn run(name: Option<String>, values: &[String]) -> Result<(), Failure> {
     };
     let mut parameters = BTreeMap::new();
     for value in values {
-        let wanted = || Failure::Usage(format!("'{value}': parameters are written key=number"));
+        let wanted = || Failure::Usage(format!("'{value}': expected key=number, for instance alpha=1.1"));
         let (key, number) = value.split_once('=').ok_or_else(wanted)?;
         let number: f64 = number.parse().map_err(|_| wanted())?;
         let provisioning = match key {

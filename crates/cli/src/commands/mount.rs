@@ -14,13 +14,13 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         selection: policies.selection,
         allocator: policies.allocator,
         leveling: policies.leveling,
-        most_pages_per_write: policies.most_pages_per_write,
+        most_pages_per_write: policies.max_pages_per_write,
         accept_losses: args.accept_losses,
     };
     let fs = open(device, &options).map_err(|error| of_mount(&args.image, &error))?;
     let report = fs.mount_report();
-    let how = if report.from_checkpoint { "by its checkpoint" } else { "by looking into every segment" };
-    tracing::info!("{}: found {how}, {} reads", args.image.display(), report.reads);
+    let how = if report.from_checkpoint { "from its checkpoint" } else { "by a mount scan" };
+    tracing::info!("{}: mounted {how}, {} reads", args.image.display(), report.reads);
     let image = args.image.canonicalize().unwrap_or_else(|_| args.image.clone());
     let options = MountOptions {
         read_only: fs.is_read_only(),
@@ -34,7 +34,11 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         eprintln!("{image} is mounted on {folder}  (stop with ctrl-C or fusermount3 -u {folder})");
     };
     let with_checkpoint = mount(fs, &args.folder, &options, ready).map_err(|error| of_mount(&args.image, &error))?;
-    let how = if options.read_only || with_checkpoint { "" } else { "; no room for a checkpoint" };
+    let how = if options.read_only || with_checkpoint {
+        ""
+    } else {
+        "; there was no room for a checkpoint, so the next mount scans"
+    };
     eprintln!("unmounted cleanly{how}");
     Ok(())
 }

@@ -4,12 +4,11 @@ use margay_lab::{LabError, Outcome, Step};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set once the user has pressed Ctrl-C.
+/// A flag that is set when the user presses Ctrl-C.
 pub fn interrupt_flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
-    let handler = Arc::clone(&flag);
-    // Only one handler can be set in a process; a second call keeps the first one's.
-    let _ = ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed));
+    // Without a handler, which only a forbidden signal could fail to get, Ctrl-C ends the process at once.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&flag));
     flag
 }
 
@@ -17,7 +16,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// A bar for one run.
+/// A progress bar for one run; hidden if `quiet`.
 pub fn bar(quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
@@ -27,7 +26,7 @@ pub fn bar(quiet: bool) -> ProgressBar {
     bar
 }
 
-/// Shows a step on a bar.
+/// Moves a bar to a step of its run.
 pub fn show(bar: &ProgressBar, step: Step) {
     match step.expected {
         Some(expected) => bar.set_length(expected),
@@ -36,7 +35,7 @@ pub fn show(bar: &ProgressBar, step: Step) {
     bar.set_position(step.writes);
 }
 
-/// One bar over all runs, and one for the latest to move on each thread.
+/// One bar for all runs together, and one for each run that is in progress.
 pub struct Bars {
     group: MultiProgress,
     all: ProgressBar,

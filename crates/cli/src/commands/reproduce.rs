@@ -27,10 +27,10 @@ fn find_hp_trace() -> Option<PathBuf> {
     folders.map(|folder| folder.join(HP_TRACE)).find(|path| path.is_file())
 }
 
-/// A trace of page references that is part of the project.
+/// The trace of page references in the repository.
 const OWN_VM_TRACE: &str = "samples/sort.vmt.zst";
 
-/// The shared traces of page references, or else the project's own.
+/// The shared traces of page references, or else the one in the repository.
 fn find_vm_traces() -> Result<Vec<PathBuf>, Failure> {
     let folders = std::env::var_os("MARGAY_TRACES").map(PathBuf::from).into_iter().chain(["../shared/traces".into()]);
     let mut found: Vec<PathBuf> = Vec::new();
@@ -44,7 +44,7 @@ fn find_vm_traces() -> Result<Vec<PathBuf>, Failure> {
         found.push(OWN_VM_TRACE.into());
     }
     if found.is_empty() {
-        let text = "no trace of page references in ../shared/traces/vm or samples/; name some with --trace, or make one with `margay trace capture`";
+        let text = "there is no trace of page references in $MARGAY_TRACES/vm, ../shared/traces/vm or samples/; name one with --trace, or record one with `margay trace capture`";
         return Err(Failure::Input(text.into()));
     }
     Ok(found)
@@ -66,7 +66,7 @@ pub fn run(command: ReproduceCommand) -> Result<(), Failure> {
             let traces = if traces.is_empty() { find_vm_traces()? } else { traces };
             let frames = match cache {
                 Some(cache) => bytes(&cache)? / 2048,
-                // The project's own trace touches 5 MiB.
+                // The trace in the repository touches 5 MiB in all.
                 None if traces == [Path::new(OWN_VM_TRACE)] => 512,
                 None => 2048,
             };
@@ -104,10 +104,12 @@ fn show(
     for figure in &result.figures {
         write_figure(folder, figure)?;
     }
-    println!("tables and plots are in {}", folder.display());
+    println!("tables and plots were written to {}", folder.display());
     let missed = result.comparisons.iter().filter(|comparison| comparison.holds() == Some(false)).count();
     if missed > 0 {
-        return Err(Failure::Run(format!("{missed} figures are outside their bound; see docs/reproduction.md")));
+        return Err(Failure::Run(format!(
+            "{missed} measured values are outside their bounds; docs/reproduction.md says which bounds are expected to hold"
+        )));
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
         let description = format!("margay disk on {}", image.display());
         offers.push(Offer { name, description, volume, record: record.take() });
     }
-    // Kept until the server has ended: the socket of a command of its own is in it.
+    // Holds the socket for --run, so it is kept until the server has stopped.
     let folder = match (&args.run, &args.unix) {
         (Some(_), None) => Some(tempfile::tempdir()?),
         _ => None,
@@ -59,23 +59,27 @@ fn open(args: &ServeArgs, image: &Path) -> Result<Volume, Failure> {
         selection: policies.selection,
         placement: policies.placement,
         leveling: policies.leveling,
-        most_pages_per_write: policies.most_pages_per_write,
+        most_pages_per_write: policies.max_pages_per_write,
         read_only_ranges: policies.page_ranges(page_bytes),
     };
     let device = if args.no_sync { device.without_sync() } else { device };
     let volume = Volume::open(device, &options).map_err(|error| of_volume(image, &error))?;
     let report = volume.mount_report();
-    let how = if report.from_checkpoint { "by its checkpoint" } else { "by looking into every segment" };
-    tracing::info!("{}: found {how}, {} reads", image.display(), report.reads);
+    let how = if report.from_checkpoint { "from its checkpoint" } else { "by a mount scan" };
+    tracing::info!("{}: opened {how}, {} reads", image.display(), report.reads);
     if report.damaged.len() > 1 {
-        tracing::warn!("{}: {} damaged pages; see margay check", image.display(), report.damaged.len());
+        tracing::warn!("{}: {} damaged pages; `margay check` names them", image.display(), report.damaged.len());
     }
     Ok(volume)
 }
 
 fn report(args: &ServeArgs, outcome: Outcome) -> Result<(), Failure> {
     for stopped in &outcome.stopped {
-        let how = if args.read_only || stopped.with_checkpoint { "" } else { "; no room for a checkpoint" };
+        let how = if args.read_only || stopped.with_checkpoint {
+            ""
+        } else {
+            "; there was no room for a checkpoint, so the next start scans"
+        };
         let wa = stopped.write_amplification.map_or_else(String::new, |wa| format!(", write amplification {wa:.3}"));
         if args.run.is_none() {
             eprintln!("stopped cleanly: {} pages written{wa}{how}", stopped.host_writes);

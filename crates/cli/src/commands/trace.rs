@@ -77,7 +77,7 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
     }
 }
 
-/// Reads a trace of page references and says what it holds.
+/// Describes a trace of page references.
 fn references_info(file: &Path, as_json: bool) -> Result<Vec<u8>, Failure> {
     let mut reader = VmReader::open(file, VmHeader::DEFAULT)?;
     let mut pages: HashMap<u64, bool> = HashMap::new();
@@ -104,16 +104,16 @@ fn references_info(file: &Path, as_json: bool) -> Result<Vec<u8>, Failure> {
     }
     let mib = |pages: usize| pages as f64 * page_bytes as f64 / f64::from(1 << 20);
     let text = format!(
-        "{}: page references, {format}\n  records        {records}, {:.1} % of them writes\n  pages          {} of {page_bytes} bytes, {:.1} MiB\n  ever written   {written}, {:.1} MiB\n  fetches        {}\n  reduction      {}\n",
+        "{}: page references, {format}\n  records        {records}, {:.1} % of them writes\n  pages          {} of {page_bytes} bytes, {:.1} MiB\n  written        {written}, {:.1} MiB\n  fetches        {}\n  reduction      {}\n",
         file.display(),
         100.0 * writes as f64 / (records as f64).max(1.0),
         pages.len(),
         mib(pages.len()),
         mib(written),
-        if header.fetches { "among the reads" } else { "left out" },
+        if header.fetches { "included, as reads" } else { "not recorded" },
         match header.window {
             0 => "none".to_string(),
-            window => format!("a touch is left out if the page is among the {window} records before it"),
+            window => format!("an access is recorded only if its page is not among the {window} records before it"),
         },
     );
     Ok(text.into_bytes())
@@ -145,10 +145,10 @@ fn capture_program(program: &[OsString], to: &Path, options: &CaptureOptions, qu
         to.display(),
         captured.progress.records,
         captured.progress.accesses,
-        if captured.was_ended { "the program was ended early".to_string() } else { captured.status.to_string() }
+        if captured.was_ended { "the program was stopped early".to_string() } else { captured.status.to_string() }
     );
     if captured.progress.records == 0 {
-        return Err(Failure::Run(format!("nothing was captured: {}", captured.status)));
+        return Err(Failure::Run(format!("no access was recorded: {}", captured.status)));
     }
     Ok(())
 }

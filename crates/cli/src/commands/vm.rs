@@ -1,8 +1,8 @@
 use super::progress::interrupt_flag;
 use crate::args::OutputFormat;
+use crate::args::{VmCommand, VmReplayArgs};
 use crate::failure::Failure;
 use crate::output::{paging, print_bytes, records, write_file};
-use crate::vm_args::{VmCommand, VmReplayArgs};
 use indicatif::{ProgressBar, ProgressStyle};
 use margay_lab::{PagingRow, PagingTrace};
 use margay_trace::hash_file;

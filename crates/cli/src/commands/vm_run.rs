@@ -1,9 +1,9 @@
-//! Runs a program with its heap on flash, by a library that is preloaded (crates/preload).
+//! `margay vm run`: runs a program with its heap on flash, by preloading a library (crates/preload).
 
+use crate::args::VmRunArgs;
 use crate::args::bytes;
 use crate::failure::Failure;
 use crate::output::write_file;
-use crate::vm_args::VmRunArgs;
 use margay_vm::Scheme;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 const LIBRARY: &str = "libmargay_preload.so";
 
-/// The library beside the command, where cargo builds it, or in ../lib/margay, where packages put it.
+/// The path of the library: beside the command, where cargo builds it, or in ../lib/margay, where packages install it.
 fn library() -> Result<PathBuf, Failure> {
     if let Some(path) = std::env::var_os("MARGAY_PRELOAD") {
         return Ok(path.into());
@@ -23,7 +23,7 @@ fn library() -> Result<PathBuf, Failure> {
     let places = [folder.join(LIBRARY), folder.join("../lib/margay").join(LIBRARY)];
     places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
         Failure::Run(format!(
-            "{LIBRARY} is not beside {}: build it with `cargo build --release -p margay-preload`, or say where it is in MARGAY_PRELOAD",
+            "{LIBRARY} is not beside {}: build it with `cargo build --release -p margay-preload`, or set MARGAY_PRELOAD to its path",
             command.display()
         ))
     })
@@ -73,7 +73,9 @@ pub fn run(args: &VmRunArgs) -> Result<(), Failure> {
             }
         }
         None if status.success() && !args.quiet => {
-            eprintln!("margay: the program did not use this heap: it is linked statically, or ended without exit(3)");
+            eprintln!(
+                "margay: the program did not use the heap on flash: it is linked statically, or it ended without calling exit(3)"
+            );
         }
         None => {}
     }
@@ -90,8 +92,8 @@ fn text_of(scheme: &str, ram: u64, seconds: f64, number: impl Fn(&str) -> u64) -
     let mib = |pages: u64| pages as f64 * 4096.0 / f64::from(1 << 20);
     format!(
         "margay: heap of {:.1} MiB in {:.1} MiB of RAM, {scheme}, {seconds:.2} s\n\
-         margay: {} faults: {} pages came in ({} from flash), {} back from the LRU region, {} first writes\n\
-         margay: {} pages evicted dirty, {} clean; {} merges copied {} pages, wrote {} along, dropped {}\n\
+         margay: {} faults: {} pages brought in ({} from flash), {} returned from the LRU region, {} first writes\n\
+         margay: {} pages evicted dirty, {} clean; {} merges copied {} pages, wrote {} from the cache, dropped {}\n\
          margay: flash: {:.1} MiB read, {:.1} MiB programmed, {} segments erased\n",
         number("heap_bytes") as f64 / f64::from(1 << 20),
         ram as f64 / f64::from(1 << 20),

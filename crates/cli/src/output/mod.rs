@@ -1,6 +1,7 @@
-//! Results for people and machines. Files are written beside their place and moved there when whole.
+//! Results for people and machines. A file is written under a temporary name and renamed when it is complete.
 
 pub mod paging;
+pub mod parquet;
 pub mod plot;
 pub mod records;
 pub mod report;
@@ -11,14 +12,14 @@ use margay_lab::Outcome;
 use std::io::Write;
 use std::path::Path;
 
-/// Writes to the standard output.
+/// Writes to standard output.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes)?;
     Ok(out.flush()?)
 }
 
-/// Writes a file whole or not at all; into a pipe or device directly.
+/// Writes a file completely or not at all; a pipe or device is written to directly.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let write = || -> std::io::Result<()> {
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
@@ -48,19 +49,19 @@ fn write(path: Option<&Path>, bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Writes a text for people.
+/// Writes a text to a file, or to standard output.
 pub fn write_text(path: Option<&Path>, text: &str) -> Result<(), Failure> {
     write(path, text.as_bytes())
 }
 
-/// Writes results for machines.
+/// Writes results in a machine-readable format to a file, or to standard output.
 pub fn write_outcomes(path: Option<&Path>, format: OutputFormat, outcomes: &[Outcome]) -> Result<(), Failure> {
     let bytes = match format {
         OutputFormat::Json | OutputFormat::Table => records::json(outcomes)?,
         OutputFormat::Csv => records::csv(outcomes)?,
         OutputFormat::Parquet => {
             if path.is_none() {
-                return Err(Failure::Usage("--format parquet needs --output FILE".into()));
+                return Err(Failure::Usage("--format parquet needs --output FILE, because it is no text".into()));
             }
             records::parquet(outcomes)?
         }
@@ -68,11 +69,11 @@ pub fn write_outcomes(path: Option<&Path>, format: OutputFormat, outcomes: &[Out
     write(path, &bytes)
 }
 
-/// Refuses a plot that could not be written, before anything is run.
+/// Checks the file name of a plot, so that a wrong one is refused before anything is run.
 pub fn check_plot(path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("svg" | "png") => Ok(()),
-        _ => Err(Failure::Usage(format!("--plot {}: expected a name that ends in .svg or .png", path.display()))),
+        _ => Err(Failure::Usage(format!("--plot {}: expected a file name that ends in .svg or .png", path.display()))),
     }
 }

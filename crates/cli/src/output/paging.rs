@@ -1,11 +1,11 @@
-//! Tables of page references.
+//! Tables of `margay vm replay`.
 
 use super::report::{new_table, right};
 use comfy_table::Cell;
 use margay_lab::{PagingRow, PagingTrace};
 use std::fmt::Write;
 
-/// A line for each run, beside the first one.
+/// A table with one row for each run; I/O time is also given relative to the first.
 pub fn table(trace: &PagingTrace, rows: &[PagingRow]) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let references = &trace.references;
@@ -17,7 +17,7 @@ pub fn table(trace: &PagingTrace, rows: &[PagingRow]) -> String {
         references.distinct_pages(),
         first.page_bytes,
         mib(references.distinct_pages()),
-        if trace.only_written { "those ever written" } else { "all that are touched" },
+        if trace.only_written { "those ever written" } else { "all that are accessed" },
     );
     let _ = writeln!(
         text,

@@ -8,13 +8,13 @@ use plotters::style::register_font;
 use std::path::Path;
 use std::sync::Once;
 
-/// A curve with its name.
+/// A named curve.
 pub struct Curve {
     pub name: String,
     pub points: Vec<(f64, f64)>,
 }
 
-/// Axes of curves.
+/// A chart of curves, with its title and the names of its axes.
 pub struct Chart<'a> {
     pub title: &'a str,
     pub x: &'a str,
@@ -24,7 +24,7 @@ pub struct Chart<'a> {
 
 type Area<'a, B> = DrawingArea<B, plotters::coord::Shift>;
 
-/// The palette of Okabe and Ito, made to be told apart by everyone.
+/// The palette of Okabe and Ito, which is safe for colour-blind readers.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -40,12 +40,25 @@ fn prepare_fonts() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let font = epaint_default_fonts::UBUNTU_LIGHT;
-        // It is a valid font file; were it not, plots would fail with the drawing error.
+        // It fails only for an invalid font file; drawing would then report the missing font.
         let _ = register_font("sans-serif", FontStyle::Normal, font);
     });
 }
 
-/// Draws on a canvas of either kind and writes it whole.
+/// Bytes of a pixel in a bitmap: red, green, blue.
+const RGB_BYTES: usize = 3;
+
+fn png_bytes(pixels: &[u8], (width, height): (u32, u32)) -> Result<Vec<u8>, png::EncodingError> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(pixels)?;
+    writer.finish()?;
+    Ok(bytes)
+}
+
+/// Draws on an SVG or bitmap canvas and writes the file.
 macro_rules! render {
     ($path:expr, $size:expr, $draw:ident, $what:expr) => {{
         prepare_fonts();
@@ -58,17 +71,17 @@ macro_rules! render {
             drop(root);
             text.into_bytes()
         } else {
-            let file = tempfile::Builder::new().suffix(".png").tempfile()?;
-            let root = BitMapBackend::new(file.path(), size).into_drawing_area();
+            let mut pixels = vec![0; size.0 as usize * size.1 as usize * RGB_BYTES];
+            let root = BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area();
             $draw(&root, $what).and_then(|()| root.present()).map_err(|error| failed(error.to_string()))?;
             drop(root);
-            std::fs::read(file.path())?
+            png_bytes(&pixels, size).map_err(|error| failed(error.to_string()))?
         };
         crate::output::write_file(path, &bytes)
     }};
 }
 
-/// Curves, one chart below the other.
+/// Writes charts, one below the other, as .svg or .png.
 pub fn charts(path: &Path, charts: &[Chart<'_>]) -> Result<(), Failure> {
     let height = 60 + 320 * charts.len() as u32;
     render!(path, (960, height), draw_charts, charts)
@@ -133,7 +146,7 @@ fn draw_charts<B: DrawingBackend>(
     Ok(())
 }
 
-/// Named values, lower is better.
+/// A bar chart of named values, of which the lowest is the best.
 struct BarChart {
     title: String,
     x: String,
@@ -182,12 +195,12 @@ fn draw_bars<B: DrawingBackend>(
     Ok(())
 }
 
-/// A comparison as bars of write amplification in the warm window, best first.
+/// Writes a bar chart of write amplification in the warm window, best at the top.
 pub fn comparison(path: &Path, outcomes: &[Outcome]) -> Result<(), Failure> {
     let Some(first) = outcomes.first() else { return Ok(()) };
     let mut bars: Vec<_> = pairs(outcomes).iter().map(|pair| (pair.name(), pair.mean(|row| row.wa_warm))).collect();
     bars.retain(|(_, value)| value.is_finite());
-    // Drawn from the bottom up.
+    // The first bar is drawn at the bottom.
     bars.sort_by(|a, b| b.1.total_cmp(&a.1));
     let row = &first.row;
     let title = format!("{} at over-provisioning {:.3}", row.source, row.over_provisioning);
@@ -197,7 +210,7 @@ pub fn comparison(path: &Path, outcomes: &[Outcome]) -> Result<(), Failure> {
     render!(path, (960, height), draw_bars, &chart)
 }
 
-/// One run over its host writes.
+/// Writes charts of one run over its host writes.
 pub fn replay(path: &Path, outcome: &Outcome) -> Result<(), Failure> {
     let curve = |name: &str, value: fn(&margay_lab::Sample) -> f64| Curve {
         name: name.into(),

@@ -52,7 +52,7 @@ fn maybe(value: Option<f64>, digits: usize) -> String {
     }
 }
 
-/// What a run was of, in two lines.
+/// The device, the source and the parameters of a run, in two or three lines.
 fn heading(row: &Row) -> String {
     let page = f64::from(row.page_bytes);
     let raw = f64::from(row.segments) * f64::from(row.pages_per_segment) * page;
@@ -86,10 +86,10 @@ fn idle_note(row: &Row) -> &'static str {
     if row.erases > 0 {
         return "";
     }
-    "note: nothing was cleaned; run longer (--device-writes, --repeat) or on a smaller device to see what cleaning costs\n"
+    "note: nothing was cleaned; to see what cleaning costs, run longer (--device-writes, --repeat) or on a smaller device\n"
 }
 
-/// All of one run.
+/// The report on one run.
 pub fn outcome(outcome: &Outcome) -> String {
     let row = &outcome.row;
     let mut text = heading(row);
@@ -110,7 +110,7 @@ pub fn outcome(outcome: &Outcome) -> String {
     line("metadata pages", row.metadata_pages.to_string(), "segment headers and summaries");
     line("erases", row.erases.to_string(), "segments");
     let spread = format!("{} / {:.1} / {} / {}", row.erases_min, row.erases_mean, row.erases_p99, row.erases_max);
-    line("erase counts", spread, "least / mean / 99th percentile / most worn segment");
+    line("erase counts", spread, "minimum / mean / 99th percentile / maximum over the segments");
     line("uneven wearing", format!("{:.3}", row.erases_deviation), "standard deviation of erase counts (n - 1)");
     line("victim utilization", format!("{:.4}", row.victim_utilization), "mean share of valid pages in victims");
     let state = format!("{:.4} / {:.4} / {:.4}", row.utilization, row.invalidity, row.uniformity);
@@ -145,8 +145,8 @@ pub fn outcome(outcome: &Outcome) -> String {
         maybe(forecast.tbw_share, 3),
         maybe(forecast.tbw_mean, 3)
     );
-    line("lifetime, TB written", tbw, "the same");
-    line("workload spans", span_s(row.duration_s), "its own time");
+    line("lifetime, TB written", tbw, "the same three points in time");
+    line("workload spans", span_s(row.duration_s), "in its own time");
     line(
         "replayed in",
         format!("{:.2} s", row.wall_s),
@@ -157,7 +157,7 @@ pub fn outcome(outcome: &Outcome) -> String {
     text + idle_note(row)
 }
 
-/// Histogram of victims by valid pages, in at most ten bars.
+/// A histogram of the utilization of victims, in ten bars.
 fn victims(outcome: &Outcome) -> String {
     let total: u64 = outcome.victims.iter().sum();
     if total == 0 {
@@ -182,7 +182,7 @@ fn victims(outcome: &Outcome) -> String {
     text
 }
 
-/// Means of a measure over the seeds of each pair of policies.
+/// The runs of a pair of policies, one for each seed.
 pub struct Pair {
     pub selection: String,
     pub placement: String,
@@ -214,9 +214,9 @@ pub fn pairs(outcomes: &[Outcome]) -> Vec<Pair> {
     order
 }
 
-/// Many runs as one table, and what to choose.
+/// A table of many runs, and advice which policies to choose.
 pub fn comparison(outcomes: &[Outcome]) -> String {
-    let Some(first) = outcomes.first() else { return "nothing was run\n".into() };
+    let Some(first) = outcomes.first() else { return "there were no runs\n".into() };
     let pairs = pairs(outcomes);
     let mut text = heading(&first.row);
     let seeds = pairs[0].rows.len();
@@ -257,7 +257,7 @@ pub fn comparison(outcomes: &[Outcome]) -> String {
     text + idle_note(&first.row)
 }
 
-/// One sentence: what to choose, and what it gains over greedy with one stream.
+/// One sentence: which policies to choose, and what they gain over greedy with one stream.
 fn advice(pairs: &[Pair]) -> String {
     let wa = |pair: &Pair| pair.mean(|row| row.wa_warm);
     let best = pairs.iter().filter(|pair| wa(pair).is_finite()).min_by(|a, b| wa(a).total_cmp(&wa(b)));
@@ -282,7 +282,7 @@ fn advice(pairs: &[Pair]) -> String {
     )
 }
 
-/// What a trace holds.
+/// The description of a trace.
 pub fn trace_info(name: &str, info: &TraceInfo) -> String {
     let counts = &info.counts;
     let compression = format!("{:?}", info.compression).to_lowercase();
@@ -328,14 +328,14 @@ pub fn trace_info(name: &str, info: &TraceInfo) -> String {
         line("", format!("and {} more devices", info.devices.len() - 8));
     }
     for (reason, count) in &counts.ignored {
-        line("without request", format!("{count} lines: {reason}"));
+        line("no request", format!("{count} lines: {reason}"));
     }
     counts.first_bad.iter().for_each(|bad| line("bad line", bad.clone()));
-    info.warnings.iter().for_each(|warning| line("look:", warning.clone()));
+    info.warnings.iter().for_each(|warning| line("warning", warning.clone()));
     text
 }
 
-/// Published against measured.
+/// The table of published and measured values, and those of the figures.
 pub fn reproduction(title: &str, result: &Reproduction, over: &str) -> String {
     let mut table = new_table(&["cell", "measure", "published", "to be met", "measured", "+-", "off by", "bound", ""]);
     for one in &result.comparisons {

@@ -1,6 +1,6 @@
-//! The command lines of the flash memory server.
+//! `margay format` and `margay serve`.
 
-use crate::args::bytes;
+use super::bytes;
 use crate::failure::Failure;
 use clap::Args;
 use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec};
@@ -9,25 +9,25 @@ use std::path::PathBuf;
 /// Policies, by the names of `margay policies`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PolicyArgs {
-    /// Selection policy: which segment is cleaned [default: cat, or as formatted]
-    #[arg(long, short = 's')]
+    /// Selection policy: which segment is cleaned next [default: cat, or as formatted]
+    #[arg(long, short = 's', value_name = "POLICY")]
     pub selection: Option<SelectionSpec>,
     /// Placement policy: which stream a page goes to [default: m6, or as formatted]
-    #[arg(long, short = 'p')]
+    #[arg(long, short = 'p', value_name = "POLICY")]
     pub placement: Option<PlacementSpec>,
-    /// Leveling policy [default: threshold, or as formatted]
-    #[arg(long)]
+    /// Leveling policy: how erase counts are kept close [default: threshold, or as formatted]
+    #[arg(long, value_name = "POLICY")]
     pub leveling: Option<LevelingSpec>,
-    /// Most pages programmed for one host write [default: 16, or as formatted]
-    #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(2..=65536))]
-    pub most_pages_per_write: Option<u32>,
-    /// Bytes of the disk that hold read-only data, as START+LENGTH (0+16M); may be given several times
+    /// Maximum number of pages programmed for one host write [default: 16, or as formatted]
+    #[arg(long, alias = "most-pages-per-write", value_name = "PAGES", value_parser = clap::value_parser!(u32).range(2..=65536))]
+    pub max_pages_per_write: Option<u32>,
+    /// Range of the disk, in bytes, that holds data that is hardly ever written, as START+LENGTH (0+16M); may be repeated
     #[arg(long, value_name = "RANGE", value_parser = range)]
     pub read_only_range: Vec<(u64, u64)>,
 }
 
 impl PolicyArgs {
-    /// Read-only ranges in whole pages.
+    /// The read-only ranges as first page and number of pages; a page that is only partly in a range counts.
     pub fn page_ranges(&self, page_bytes: u32) -> Vec<(u32, u32)> {
         let page = u64::from(page_bytes);
         let pages = |(start, len): &(u64, u64)| {
@@ -45,28 +45,28 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     start.checked_add(len).map(|_| (start, len)).ok_or_else(|| "past the end of any disk".into())
 }
 
-/// A file and the shape of the flash device in it.
+/// A file, and the geometry of the flash device that it becomes.
 #[derive(Clone, Debug, Args)]
 pub struct GeometryArgs {
     /// Device preset or .toml file (see `margay policies devices`), instead of the options below
     #[arg(long, short = 'd')]
     pub device: Option<String>,
-    /// Bytes of flash, as 64M or 1G [default: 64M, or the device's]
+    /// Size of the flash, as 64M or 1G [default: 64M, or that of the device]
     #[arg(long)]
     pub size: Option<String>,
-    /// Pages in a segment [default: 64]
-    #[arg(long, conflicts_with = "device")]
+    /// Number of pages in a segment [default: 64]
+    #[arg(long, conflicts_with = "device", value_name = "PAGES")]
     pub pages_per_segment: Option<u32>,
-    /// Bytes in a page [default: 4096]
-    #[arg(long, conflicts_with = "device")]
+    /// Size of a page in bytes [default: 4096]
+    #[arg(long, conflicts_with = "device", value_name = "BYTES")]
     pub page_bytes: Option<u32>,
-    /// Usable bytes of the spare area of a page (NAND) [default: 256]; under 64, pages are used in pairs
-    #[arg(long, conflicts_with_all = ["device", "nor"])]
+    /// Usable bytes in the spare area of each page (NAND); with fewer than 64, half the capacity is lost, because pages are used in pairs [default: 256]
+    #[arg(long, conflicts_with_all = ["device", "nor"], value_name = "BYTES")]
     pub spare_bytes: Option<u32>,
-    /// The device is programmed byte by byte (NOR): it has no spare area
+    /// Make a device that is programmed byte by byte and has no spare area (NOR)
     #[arg(long, conflicts_with = "device")]
     pub nor: bool,
-    /// Format a file that is a flash image already; all that is on it is lost
+    /// Format a file that is a flash image already; all data on it is lost
     #[arg(long)]
     pub force: bool,
 }
@@ -74,67 +74,67 @@ pub struct GeometryArgs {
 /// Format a file as a flash device that holds a disk.
 #[derive(Clone, Debug, Args)]
 pub struct FormatArgs {
-    /// The file; it is created
+    /// The flash image; it is created
     pub image: PathBuf,
     #[command(flatten)]
     pub flash: GeometryArgs,
     /// Capacity of the disk, in bytes (48M) or as a share of the flash (75%) [default: 90%]
     #[arg(long)]
     pub export: Option<String>,
-    /// Cleaning starts when fewer segments are free
-    #[arg(long, default_value_t = 2)]
+    /// Cleaning starts when fewer segments than this are free
+    #[arg(long, default_value_t = 2, value_name = "SEGMENTS")]
     pub low_water: u32,
-    /// Cleaning stops when so many segments are free [default: the low-water mark]
-    #[arg(long)]
+    /// Cleaning stops when this many segments are free [default: the low-water mark]
+    #[arg(long, value_name = "SEGMENTS")]
     pub high_water: Option<u32>,
     #[command(flatten)]
     pub policies: PolicyArgs,
 }
 
-/// Serve flash images as disks over NBD.
+/// Serve the disks on flash images over NBD.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
-    /// The flash image of the default export
+    /// The flash image of the default export, made by `margay format`
     #[arg(required_unless_present = "export")]
     pub image: Option<PathBuf>,
-    /// Another export, as NAME=FILE; may be given several times
+    /// Another export, as NAME=FILE; may be repeated
     #[arg(long, short = 'e', value_name = "NAME=FILE", value_parser = named)]
     pub export: Vec<(String, PathBuf)>,
-    /// TCP address [default: 127.0.0.1:10809]
+    /// TCP address to listen on [default: 127.0.0.1:10809]
     #[arg(long, short = 'l', value_name = "ADDRESS:PORT")]
     pub listen: Option<String>,
-    /// Unix socket
+    /// Unix socket to listen on
     #[arg(long, short = 'U', value_name = "PATH", conflicts_with = "listen")]
     pub unix: Option<PathBuf>,
-    /// Take the socket that systemd passes (socket activation)
+    /// Listen on the socket that systemd passes (socket activation)
     #[arg(long, conflicts_with_all = ["listen", "unix"])]
     pub systemd: bool,
-    /// Run a shell command with the export's URI in $uri, on a socket of its own, and end with it
+    /// Run a shell command with the URI of the export in $uri, and stop serving when it ends
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["listen", "systemd"])]
     pub run: Option<String>,
-    /// Nothing is written
+    /// Serve read-only: nothing is written to the images
     #[arg(long, short = 'r')]
     pub read_only: bool,
     /// Record the requests to the default export as a trace that `margay replay` reads (.mgt)
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,
-    /// Folder with server-cert.pem and server-key.pem: offer TLS
+    /// Offer TLS, with server-cert.pem and server-key.pem from this folder
     #[arg(long, value_name = "FOLDER")]
     pub tls: Option<PathBuf>,
-    /// Refuse clients without TLS
+    /// Refuse clients that do not use TLS
     #[arg(long, requires = "tls")]
     pub tls_required: bool,
-    /// Ask clients for a certificate signed by ca-cert.pem of that folder
+    /// Require of clients a certificate signed by ca-cert.pem of that folder
     #[arg(long, requires = "tls")]
     pub tls_verify_clients: bool,
-    /// Most connections at once
+    /// Maximum number of connections at one time
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_connections: u32,
-    /// Most requests of a connection that wait for an answer
+    /// Maximum number of unanswered requests of a connection
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_requests: u32,
-    /// Do not wait for the disk below on a flush: what was acknowledged may be lost when this machine, not the
-    /// server, loses its power
+    /// On a flush, do not wait until the image is on disk: flushed data may be lost when this machine loses power, though
+    /// not when the server alone is killed
     #[arg(long)]
     pub no_sync: bool,
     /// Log connections too
@@ -149,7 +149,7 @@ fn named(text: &str) -> Result<(String, PathBuf), String> {
     Ok((name.into(), file.into()))
 }
 
-/// Pages of a capacity given in bytes or as a share.
+/// The number of pages in a capacity that is given in bytes (`48M`) or as a share of the flash (`75%`).
 pub fn exported_pages(text: &str, flash_bytes: u64, page_bytes: u32) -> Result<u32, Failure> {
     let wanted = match text.strip_suffix('%') {
         None => bytes(text)?,

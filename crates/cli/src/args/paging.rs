@@ -1,6 +1,6 @@
-//! The command line of page references and of the pager.
+//! `margay vm`.
 
-use crate::args::{OutputFormat, bytes};
+use super::{OutputFormat, bytes};
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueEnum};
 use margay_lab::{PagingSetup, Store};
@@ -10,33 +10,33 @@ use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub enum VmCommand {
-    /// Replay page references through a page cache over flash, under one or more schemes of cleaning
+    /// Replay page references through a page cache over flash, under one or more cleaning schemes
     Replay(VmReplayArgs),
-    /// Run a program with its heap paged to a flash image: a part of it in RAM, the rest on flash
+    /// Run a program with its heap on flash: part of it is cached in RAM, the rest is paged to a flash image
     Run(VmRunArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct VmRunArgs {
-    /// RAM for the heap
-    #[arg(long, default_value = "16M")]
+    /// How much of the heap is kept in RAM
+    #[arg(long, default_value = "16M", value_name = "SIZE")]
     pub ram: String,
-    /// The most heap there is; the image takes that much and a little more
-    #[arg(long, default_value = "1G")]
+    /// Maximum size of the heap; the flash image is a little larger
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
     pub memory: String,
-    /// The flash image; what is there is lost, and what it holds afterwards is worth nothing
-    #[arg(long, default_value = "swap.img")]
+    /// The flash image to page to; it is overwritten, and holds nothing of use afterwards
+    #[arg(long, default_value = "swap.img", value_name = "FILE")]
     pub store: PathBuf,
-    /// Log blocks
+    /// Number of log blocks
     #[arg(long, default_value_t = 32)]
     pub log_blocks: u32,
-    /// How the store is cleaned: du-gc, da-gc, lda-gc1 to lda-gc5
+    /// Cleaning scheme: du-gc, da-gc, or lda-gc1 to lda-gc5
     #[arg(long, short = 's', default_value = "lda-gc5")]
     pub scheme: String,
-    /// Say what it took as JSON, in this file
-    #[arg(long)]
+    /// Write the statistics of the run to this file, as a JSON object
+    #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Say nothing of one's own
+    /// Print no statistics when the program ends
     #[arg(long, short = 'q')]
     pub quiet: bool,
     /// The program and its arguments, after --
@@ -46,82 +46,82 @@ pub struct VmRunArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Pages {
-    /// In chunks of one block, as they are first touched
+    /// In chunks of one block, in the order of their first access
     Chunks,
-    /// One by one, as they are first touched
+    /// One by one, in the order of their first access
     Dense,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReplacementName {
-    /// Least recently used
+    /// The least recently used page
     Lru,
-    /// Clean pages of the LRU region first (CFLRU)
+    /// A clean page of the LRU region if there is one (CFLRU)
     CleanFirst,
 }
 
 #[derive(Debug, Args)]
 pub struct VmReplayArgs {
-    /// The trace: VMT1, or the text of valgrind --tool=lackey --trace-mem=yes
+    /// The trace: VMT1 (see `margay trace capture`), or the text of valgrind --tool=lackey --trace-mem=yes
     pub trace: PathBuf,
-    /// Schemes: du-gc, da-gc, lda-gc1 to lda-gc5, ba-gc (repeat the option; all of them by default)
+    /// A cleaning scheme: du-gc, da-gc, lda-gc1 to lda-gc5 or ba-gc; may be repeated [default: all of them]
     #[arg(long, short = 's')]
     pub scheme: Vec<String>,
-    /// The cache
-    #[arg(long, default_value = "4M")]
+    /// Size of the page cache
+    #[arg(long, default_value = "4M", value_name = "SIZE")]
     pub cache: String,
-    /// Log blocks
+    /// Number of log blocks
     #[arg(long, default_value_t = 32)]
     pub log_blocks: u32,
-    /// What the cache sits on: fast, fast:sequential=no, fast:open=yes, bast, or page for the page-mapped log
+    /// The store below the cache: fast, fast:sequential=no, fast:open=yes, bast, or page (the page-mapped log)
     #[arg(long, default_value = "fast")]
     pub store: String,
-    /// Bytes in a page: 2048 or 4096
-    #[arg(long, default_value_t = 2048)]
+    /// Page size in bytes: 2048 or 4096
+    #[arg(long, default_value_t = 2048, value_name = "BYTES")]
     pub page_bytes: u32,
-    /// Pages in a block
-    #[arg(long, default_value_t = 64)]
+    /// Number of pages in a block
+    #[arg(long, default_value_t = 64, value_name = "PAGES")]
     pub pages_per_block: u32,
-    /// The LRU region: adaptive, adaptive:LOW/HIGH in per cent, none, or a share of the cache in per cent
+    /// Size of the LRU region: adaptive, adaptive:LOW/HIGH in per cent, none, or a share of the cache in per cent
     #[arg(long, default_value = "adaptive")]
     pub lru_region: String,
-    /// Which page leaves a full cache
+    /// Which page is evicted from a full cache
     #[arg(long, value_enum, default_value = "lru")]
     pub replacement: ReplacementName,
-    /// Log blocks that least-cost selection looks at: all, a number, or adaptive[:START]
+    /// Number of log blocks among which the one of least cost is selected: all, a number, adaptive or adaptive:START
     #[arg(long, default_value = "all")]
     pub window: String,
-    /// How pages are numbered
+    /// How the pages of the program are numbered
     #[arg(long, value_enum, default_value = "chunks")]
     pub pages: Pages,
     /// Leave out pages that the program never writes
     #[arg(long)]
     pub only_written: bool,
-    /// Merge the sequential log block without regard to the cache
+    /// Merge the sequential log block without looking at the cache
     #[arg(long)]
     pub plain_sequential: bool,
-    /// Write dirty pages of the LRU region along with merges even if flash has no copy of them
+    /// Let a merge write dirty pages of the LRU region even if flash has no copy of them
     #[arg(long)]
     pub evict_unduplicated: bool,
-    /// Take the probability that a page is written again for 0
+    /// In the cost equations, take the probability that a page is written again as 0
     #[arg(long)]
     pub ignore_updates: bool,
-    /// Begin with empty flash instead of one that holds every page
+    /// Start with empty flash, instead of with a copy of every page on it
     #[arg(long)]
     pub empty: bool,
-    /// Runs of the trace
+    /// How many times the trace is replayed
     #[arg(long, default_value_t = 1)]
     pub passes: u32,
     /// Seed of the adaptive window
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Form of the result
+    /// Format of the result
     #[arg(long, short = 'f', value_enum, default_value_t)]
     pub format: OutputFormat,
-    /// File for the result instead of the terminal
-    #[arg(long, short = 'o')]
+    /// Write the result to this file instead of standard output
+    #[arg(long, short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// No progress bar
+    /// Show no progress bar
     #[arg(long, short = 'q')]
     pub quiet: bool,
 }

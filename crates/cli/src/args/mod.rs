@@ -1,0 +1,180 @@
+//! The command line: what each command takes, and what `--help` and the manual pages say of it.
+
+mod disk;
+mod experiment;
+mod files;
+mod paging;
+mod reproduce;
+mod run;
+mod trace;
+
+pub use disk::{FormatArgs, GeometryArgs, ServeArgs, exported_pages};
+
+pub use files::{FsCommand, FsPolicyArgs, MountArgs};
+pub use paging::{VmCommand, VmReplayArgs, VmRunArgs};
+pub use reproduce::ReproduceCommand;
+pub use run::{CompareArgs, GenerateArgs, ReplayArgs};
+pub use trace::TraceCommand;
+
+use crate::failure::Failure;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// Run raw flash memory as a disk, a file system or swap space, and measure what its cleaning policies cost.
+///
+/// A disk: `margay format flash.img`, then `margay serve flash.img` (NBD).
+///
+/// A file system: `margay fs format files.img`, then `margay mount files.img /mnt` (FUSE).
+///
+/// Memory: `margay vm run --ram 16M -- PROGRAM` runs a program with most of its heap on flash.
+///
+/// Measurement: `margay compare TRACE` replays a trace under every pair of policies and says which one to choose.
+///
+/// Exit codes: 0 success; 1 the run failed or a result could not be written; 2 an unknown name or an impossible
+/// value; 3 an input file cannot be read or is damaged; 130 interrupted by the user.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Format a file as a flash device that holds a disk; `margay serve` is the next step
+    Format(FormatArgs),
+    /// Serve the disks on flash images over NBD, until a signal arrives
+    Serve(ServeArgs),
+    /// Mount the file system on a flash image, until it is unmounted or a signal arrives
+    Mount(MountArgs),
+    /// Work with file systems on flash images: format, inspect and change them without mounting
+    #[command(subcommand)]
+    Fs(FsCommand),
+    /// Show the geometry, policies, wear, streams and write amplification of a disk's image
+    Info {
+        /// The flash image, made by `margay format`
+        image: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Recompute the state of a disk from every segment and compare it with the checkpoint; nothing is repaired.
+    /// The exit code is 1 if anything is wrong
+    Check {
+        /// The flash image, made by `margay format`
+        image: PathBuf,
+    },
+    /// Print what is on flash: one line for each segment, or one for each page of a segment
+    Dump {
+        /// The flash image, made by `margay format`
+        image: PathBuf,
+        /// Print the pages of this segment; segments are numbered from 0
+        #[arg(long)]
+        segment: Option<u32>,
+    },
+    /// Replay a trace or workload on a device under one set of policies, and report what it costs
+    Replay(ReplayArgs),
+    /// Replay a trace or workload under many policies, on all cores, and mark the best
+    Compare(CompareArgs),
+    /// Write a generated workload as a trace file
+    Generate(GenerateArgs),
+    /// Inspect, convert, print and capture traces
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    /// Use flash as swap space: replay page references, or run a program with its heap on flash
+    #[command(subcommand)]
+    Vm(VmCommand),
+    /// List the policies, workloads, trace formats and devices, with their parameters and sources
+    Policies {
+        /// Print only this list
+        #[arg(value_enum)]
+        what: Option<ListOf>,
+        /// Print the lists as Markdown: docs/policies.md
+        #[arg(long)]
+        markdown: bool,
+    },
+    /// Reproduce published results, and compare them with the measured ones
+    #[command(subcommand)]
+    Reproduce(ReproduceCommand),
+    /// Evaluate a closed formula of cleaning cost: `margay model greedy alpha=1.1 b=64`
+    Model {
+        /// The name of the model; without it, all models are listed
+        name: Option<String>,
+        /// The parameters of the model as key=value; op=, spare= or rho= can stand in for alpha=
+        values: Vec<String>,
+    },
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages
+    Man {
+        /// The folder for the pages; it is created
+        folder: PathBuf,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ListOf {
+    Selection,
+    Placement,
+    Leveling,
+    Allocators,
+    Workloads,
+    Traces,
+    Devices,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutputFormat {
+    /// A table for people
+    #[default]
+    Table,
+    /// One object for each run, with its time series
+    Json,
+    /// One row for each run
+    Csv,
+    /// One row for each run, as a binary file: use --output
+    Parquet,
+}
+
+/// Where results go.
+#[derive(Clone, Debug, Default, Args)]
+pub struct OutputArgs {
+    /// Format of the result
+    #[arg(long, short = 'f', value_enum, default_value_t)]
+    pub format: OutputFormat,
+    /// Write the result to this file instead of standard output
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Also draw a plot, to a file that ends in .svg or .png
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Show no progress bars
+    #[arg(long, short = 'q')]
+    pub quiet: bool,
+}
+
+/// The number of bytes that a size such as `24M`, `1.5GiB` or `4096` stands for; its letters are binary multiples.
+///
+/// # Errors
+///
+/// The text is no number with K, M, G or T behind it, or less than a byte, or 10^18 bytes or more.
+pub fn bytes(text: &str) -> Result<u64, Failure> {
+    let expected = || Failure::Usage(format!("size '{text}': expected bytes, or a number with K, M, G or T"));
+    let trimmed = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[trimmed.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(expected()),
+    };
+    let value: f64 = trimmed.parse().map_err(|_| expected())?;
+    let bytes = value * (1u64 << unit) as f64;
+    if bytes.is_finite() && (1.0..1e18).contains(&bytes) { Ok(bytes as u64) } else { Err(expected()) }
+}

@@ -1,0 +1,110 @@
+//! `margay trace`, and how commands read traces.
+
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+use margay_trace::{BadLines, CsvLayout, Format, OpenOptions};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// How a trace is read.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct ReadingArgs {
+    /// Format of the trace, if it is not to be detected (see `margay policies traces`)
+    #[arg(long, value_name = "FORMAT")]
+    pub trace_format: Option<String>,
+    /// TOML file that names the columns of a CSV trace
+    #[arg(long, value_name = "FILE")]
+    pub csv_layout: Option<PathBuf>,
+    /// Read only the requests to these devices of the trace
+    #[arg(long, value_delimiter = ',', value_name = "NUMBER")]
+    pub trace_device: Option<Vec<u32>>,
+    /// Skip lines that cannot be read, and count them, instead of stopping at the first
+    #[arg(long)]
+    pub skip_bad_lines: bool,
+    /// With --skip-bad-lines: stop when more lines than this would be skipped
+    #[arg(long, requires = "skip_bad_lines", value_name = "LINES")]
+    pub bad_line_limit: Option<u64>,
+}
+
+impl ReadingArgs {
+    pub fn options(&self) -> Result<OpenOptions, Failure> {
+        let format = self.trace_format.as_deref().map(str::parse::<Format>).transpose()?;
+        let csv = match &self.csv_layout {
+            None => None,
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+                let layout = CsvLayout::from_toml(&text);
+                Some(layout.map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?)
+            }
+        };
+        let bad_lines =
+            if self.skip_bad_lines { BadLines::Skip { limit: self.bad_line_limit } } else { BadLines::Stop };
+        Ok(OpenOptions { format, bad_lines, csv, devices: self.trace_device.clone() })
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Describe traces: requests, footprint, rewrites, skew, and anything that looks wrong
+    Info {
+        /// The traces
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Page size in which footprint and rewrites are counted, in bytes
+        #[arg(long, default_value_t = 4096, value_name = "BYTES")]
+        page_bytes: u32,
+        /// Print one JSON object for each trace
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        reading: ReadingArgs,
+    },
+    /// Convert a trace to another format
+    Convert {
+        /// The trace to read
+        from: PathBuf,
+        /// The trace to write; it is compressed if its name ends in .zst or .gz
+        to: PathBuf,
+        /// Format to write: mgt, fio, msr or csv
+        #[arg(long, default_value = "mgt", value_name = "FORMAT")]
+        to_format: String,
+        #[command(flatten)]
+        reading: ReadingArgs,
+    },
+    /// Run a program under Valgrind and record the pages that it touches, as a trace (VMT1) for `margay vm replay`
+    Capture {
+        /// The trace to write; it is compressed if its name ends in .zst
+        #[arg(long, short = 'o', default_value = "capture.vmt.zst", value_name = "FILE")]
+        output: PathBuf,
+        /// Page size in bytes: 2048 or 4096
+        #[arg(long, default_value_t = 2048, value_name = "BYTES")]
+        page_bytes: u32,
+        /// Record data accesses only, not instruction fetches
+        #[arg(long)]
+        no_fetches: bool,
+        /// Record an access only if its page is not among this many records before it
+        #[arg(long, default_value_t = 64, value_name = "RECORDS")]
+        reduce: u16,
+        /// Stop the program after this many records; 0 sets no limit
+        #[arg(long, default_value_t = 0, value_name = "RECORDS")]
+        records: u64,
+        /// Show no progress
+        #[arg(long, short = 'q')]
+        quiet: bool,
+        /// The program and its arguments, after --
+        #[arg(last = true, required = true)]
+        program: Vec<std::ffi::OsString>,
+    },
+    /// Print the first requests of a trace
+    Head {
+        /// The trace
+        file: PathBuf,
+        /// How many requests to print
+        #[arg(long, short = 'n', default_value_t = 10)]
+        count: u64,
+        #[command(flatten)]
+        reading: ReadingArgs,
+    },
+}

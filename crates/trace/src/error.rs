@@ -68,12 +68,14 @@ pub enum TraceError {
         lines: u64,
     },
     /// The format cannot be written.
-    #[error("{path}: {format} cannot be written; mgt, fio, msr and csv can")]
+    #[error("{path}: the format {format} cannot be written; one of {writable} can")]
     NotWritable {
         /// The file.
         path: String,
         /// The format.
         format: &'static str,
+        /// The names of the formats that can.
+        writable: String,
     },
     /// The CSV layout is wrong.
     #[error("csv layout: {0}")]

@@ -107,38 +107,8 @@ impl CsvLayout {
         toml::from_str(text).map_err(|error| TraceError::Layout(error.to_string()))
     }
 
-    fn built_in(text: &str) -> Self {
+    /// A layout that is written into the program.
+    pub(crate) fn built_in(text: &str) -> Self {
         Self::from_toml(text).expect("built-in layouts are well-formed")
-    }
-
-    /// What margay writes: `time_us,op,device,offset_bytes,len_bytes`.
-    pub(crate) fn own() -> Self {
-        Self::built_in(
-            "header = true\ntime = 'time_us'\ntime_unit = 'us'\nop = 'op'\ndevice = 'device'\noffset = 'offset_bytes'\nsize = 'len_bytes'",
-        )
-    }
-
-    /// `seconds,R/W,disk,sector,bytes`
-    pub(crate) fn seconds_op_disk_sector_bytes() -> Self {
-        Self::built_in("time = 0\nop = 1\ndevice = 2\noffset = 3\noffset_bytes = 512\nsize = 4")
-    }
-
-    /// `us,R/W,offset,bytes`
-    pub(crate) fn us_op_offset_bytes() -> Self {
-        Self::built_in("time = 0\ntime_unit = 'us'\nop = 1\noffset = 2\nsize = 3")
-    }
-
-    /// CloudPhysics: SCSI operation codes.
-    pub(crate) fn cloudphysics() -> Self {
-        Self::built_in(
-            "header = true\ntime = 'time'\nop = 'op'\noffset = 'lbn'\noffset_bytes = 512\nsize = 'size'\n\
-             reads = ['8', '08', '28', 'a8', '88']\nwrites = ['a', '0a', '2a', 'aa', '8a']\ntrims = ['42']",
-        )
-    }
-
-    /// libCacheSim: objects, with or without an operation.
-    pub(crate) fn libcachesim(columns: usize, header: bool) -> Self {
-        let op = if columns > 3 { "op = 3\n" } else { "" };
-        Self::built_in(&format!("header = {header}\ntime = 0\n{op}offset = 1\nsize = 2\nobjects = true"))
     }
 }

@@ -1,5 +1,5 @@
 use super::Reference;
-use crate::number::unsigned_hex;
+use crate::text::unsigned_hex;
 
 /// What a line of lackey says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

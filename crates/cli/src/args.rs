@@ -299,8 +299,7 @@ pub struct GenerateArgs {
     pub workload: String,
     /// The trace file to write
     pub to: PathBuf,
-    /// Format: mgt, fio, msr or csv
-    #[arg(long, default_value = "mgt")]
+    #[arg(long, default_value = "mgt", help = format!("Format of the trace: one of {}", Format::writable_names()))]
     pub format: String,
     /// Pages of the address space
     #[arg(long, default_value_t = 65536)]
@@ -335,8 +334,7 @@ pub enum TraceCommand {
         from: PathBuf,
         /// The trace to write
         to: PathBuf,
-        /// Format to write: mgt, fio, msr or csv
-        #[arg(long, default_value = "mgt")]
+        #[arg(long, default_value = "mgt", help = format!("Format to write: one of {}", Format::writable_names()))]
         to_format: String,
         #[command(flatten)]
         reading: ReadingArgs,

@@ -2,6 +2,7 @@ use crate::args::ListOf;
 use crate::failure::Failure;
 use margay_lab::{DeviceSpec, presets};
 use margay_policy::{Info, registry};
+use margay_trace::Format;
 use std::fmt::Write;
 
 struct Entry {
@@ -22,6 +23,15 @@ fn policy(info: Info) -> Entry {
 
 fn plain(name: &str, summary: &str) -> Entry {
     Entry { name: name.into(), summary: summary.into(), parameters: Vec::new(), source: String::new() }
+}
+
+fn trace_format(format: Format) -> Entry {
+    let mut parameters = vec![("detected by".into(), format.detected_by())];
+    if let Some(writer) = format.writer() {
+        let kinds: Vec<_> = writer.kinds.iter().map(|kind| format!("{kind:?}").to_lowercase()).collect();
+        parameters.push(("can be written".into(), kinds.join(", ")));
+    }
+    Entry { parameters, source: format.source().into(), ..plain(format.name(), format.summary()) }
 }
 
 type List = (ListOf, &'static str, Vec<Entry>);
@@ -72,7 +82,7 @@ fn lists() -> Result<Vec<List>, Failure> {
         (
             ListOf::Traces,
             "Trace formats",
-            margay_trace::Format::ALL.iter().map(|format| plain(format.name(), format.doc())).collect(),
+            margay_trace::Format::ALL.iter().copied().map(trace_format).collect(),
         ),
         (ListOf::Devices, "Devices", devices),
     ])

@@ -51,6 +51,14 @@ pub enum TraceError {
         /// The names of all formats.
         known: String,
     },
+    /// The file is no trace of page references.
+    #[error("{path}: this is no trace of page references; the known formats are {known}")]
+    UnknownVmFormat {
+        /// The file.
+        path: String,
+        /// The formats with their layouts.
+        known: String,
+    },
     /// No such format name.
     #[error("unknown trace format '{name}'; the known ones are {known}")]
     UnknownName {

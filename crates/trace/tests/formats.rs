@@ -1,10 +1,11 @@
 //! Every format on small samples of its documented layout, bad input, compression, round trips.
 
 use margay_trace::{
-    BadLines, Compression, CsvLayout, Format, Kind, OpenOptions, Request, TraceError, TraceWriter, convert, info, open,
+    BadLines, Compression, CsvLayout, Format, Kind, MAX_LINE_BYTES, OpenOptions, Request, TraceError, TraceReader,
+    TraceWriter, convert, info, open,
 };
 use proptest::prelude::*;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 fn file(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
@@ -159,6 +160,37 @@ fn empty_unknown_and_ambiguous_files_are_errors_that_say_so() {
     let path = file(&folder, "huge", b"1,W,18446744073709551615,4096,1\n");
     assert!(read(&path, &huge).unwrap_err().to_string().contains("past 2^64"));
     assert!(open(Path::new("/nonexistent/x"), &OpenOptions::default()).is_err());
+}
+
+#[test]
+fn a_line_without_end_is_an_error_with_its_number_in_every_text_format() {
+    let text = |format: &&Format| !format.example().bytes.contains(&0);
+    for format in Format::ALL.iter().filter(text) {
+        for bad_lines in [BadLines::Stop, BadLines::Skip { limit: None }] {
+            let example = format.example();
+            let lines = example.bytes.iter().filter(|byte| **byte == b'\n').count();
+            let endless = std::io::Cursor::new(example.bytes).chain(std::io::repeat(b'7'));
+            let options = OpenOptions { format: Some(*format), bad_lines, ..OpenOptions::default() };
+            let reader = TraceReader::from_stream("endless", std::io::BufReader::new(endless), &options).unwrap();
+            let error = reader.collect::<Result<Vec<_>, _>>().unwrap_err().to_string();
+            let wanted = format!("endless:{}: the line is longer than {MAX_LINE_BYTES} bytes", lines + 1);
+            assert!(error.starts_with(&wanted), "{format}: {error}");
+            assert!(error.len() < 300, "the line is not repeated in the error: {error}");
+        }
+    }
+    let endless = std::io::BufReader::new(std::io::repeat(b'7'));
+    let error = TraceReader::from_stream("endless", endless, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("its first line is longer than 65536 bytes"), "{error}");
+}
+
+#[test]
+fn an_endless_line_in_a_small_compressed_file_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = TEXT.as_bytes().to_vec();
+    bytes.resize(100 << 20, b'7');
+    let path = file(&folder, "bomb.csv.zst", &zstd::encode_all(&bytes[..], 1).unwrap());
+    let error = read(&path, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("bomb.csv.zst:3: the line is longer than"), "{error}");
 }
 
 const TEXT: &str = "1,W,0,4096,10\n1,W,4096,4096,20\n";

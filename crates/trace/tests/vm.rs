@@ -7,6 +7,7 @@ use margay_trace::vm::{
     is_vm_trace,
 };
 use proptest::prelude::*;
+use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
 fn read(path: &Path) -> Result<Vec<Reference>, TraceError> {
@@ -51,7 +52,7 @@ fn the_text_of_lackey_becomes_pages() {
     let path = folder.path().join("lackey.txt");
     std::fs::write(&path, LACKEY).unwrap();
     let reader = VmReader::open(&path, VmHeader::DEFAULT).unwrap();
-    assert_eq!(reader.format(), VmFormat::Lackey);
+    assert_eq!(reader.format().name(), "lackey");
     let pages = |references: Vec<Reference>| -> Vec<(u64, bool)> {
         references.into_iter().map(|reference| (reference.page, reference.write)).collect()
     };
@@ -81,6 +82,39 @@ fn other_files_and_headers_are_refused_by_name() {
         let error = read(&path).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
+}
+
+#[test]
+fn every_format_recognizes_its_example_alone_and_reads_it_whole() {
+    let names: std::collections::BTreeSet<_> = VmFormat::ALL.iter().map(|format| format.name()).collect();
+    assert_eq!(names.len(), VmFormat::ALL.len());
+    for format in VmFormat::ALL {
+        assert!(!format.summary().is_empty() && !format.source().is_empty());
+        let example = format.example();
+        let reader = VmReader::from_stream(example.file_name, Cursor::new(example.bytes), VmHeader::DEFAULT).unwrap();
+        assert_eq!(reader.format(), *format);
+        assert_eq!(reader.map(Result::unwrap).count() as u64, example.requests, "{format:?}");
+        // Cut anywhere it is another trace or an error.
+        for end in 0..example.bytes.len() {
+            let cut = Cursor::new(&example.bytes[..end]);
+            let records: Result<Vec<_>, _> =
+                VmReader::from_stream("cut", cut, VmHeader::DEFAULT).and_then(|reader| reader.collect());
+            assert!(records.map_or(0, |records| records.len()) as u64 <= example.requests, "{format:?} cut at {end}");
+        }
+        let mut garbage = example.bytes.to_vec();
+        garbage.extend([0xff; 30]);
+        let reader = VmReader::from_stream("garbage", Cursor::new(garbage), VmHeader::DEFAULT).unwrap();
+        let error = reader.collect::<Result<Vec<_>, _>>().unwrap_err();
+        assert!(matches!(error, TraceError::BadLine { line, .. } if line > example.requests), "{error}");
+    }
+}
+
+#[test]
+fn a_line_without_end_is_an_error_with_its_number() {
+    let endless = Cursor::new(LACKEY).chain(std::io::repeat(b' '));
+    let reader = VmReader::from_stream("endless", BufReader::new(endless), VmHeader::DEFAULT).unwrap();
+    let error = reader.collect::<Result<Vec<_>, _>>().unwrap_err().to_string();
+    assert!(error.starts_with("endless:7: the line is longer than 65536 bytes"), "{error}");
 }
 
 #[test]
@@ -117,12 +151,12 @@ fn a_program_is_captured_while_it_runs() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("true.vmt.zst");
-    let options = CaptureOptions { header: VmHeader::DEFAULT, most_records: 0 };
+    let options = CaptureOptions { header: VmHeader::DEFAULT, max_records: 0 };
     let captured = capture(&["true".into()], &path, &options, |_| true).unwrap();
     assert!(captured.status.success() && !captured.was_ended);
     assert_eq!(read(&path).unwrap().len() as u64, captured.progress.records);
     assert!(captured.progress.accesses > 10_000, "{captured:?}");
-    let few = CaptureOptions { most_records: 100, ..options };
+    let few = CaptureOptions { max_records: 100, ..options };
     let captured = capture(&["sleep".into(), "0.1".into()], &path, &few, |_| true).unwrap();
     assert!(captured.was_ended && (100..110).contains(&captured.progress.records), "{captured:?}");
 }

@@ -1,21 +1,24 @@
 //! Traces of page references: what a program reads and writes in memory.
 //!
-//! Formats: VMT1 (compact, below) and the text of `valgrind --tool=lackey --trace-mem=yes`. [`capture()`] runs a
-//! program and writes the first.
+//! The formats are a table ([`VmFormat::ALL`]): VMT1 (compact, below) and the text of `valgrind --tool=lackey
+//! --trace-mem=yes`. [`capture()`] runs a program and writes VMT1.
 //!
 //! VMT1, little endian, mostly compressed with zstd: a header of 16 bytes ("VMT1", page shift, flags with bit 0 for
 //! instruction fetches, the reduction's window as u16, 8 zeros), then for each record the unsigned LEB128 number
 //! `zigzag(page - previous page) << 1 | write`; the first previous page is 0.
 
 mod capture;
+mod format;
 mod lackey;
 mod reader;
 mod reduce;
 mod references;
+mod vmt;
 mod writer;
 
 pub use capture::{CaptureOptions, Captured, Progress, capture};
-pub use reader::{VmFormat, VmReader, is_vm_trace};
+pub use format::VmFormat;
+pub use reader::{VmReader, is_vm_trace};
 pub use reduce::Reducer;
 pub use references::{LoadOptions, PageMap, References};
 pub use writer::VmWriter;

@@ -3,6 +3,7 @@ use crate::failure::Failure;
 use margay_lab::{DeviceSpec, presets};
 use margay_policy::{Info, registry};
 use margay_trace::Format;
+use margay_trace::vm::VmFormat;
 use std::fmt::Write;
 
 struct Entry {
@@ -79,10 +80,22 @@ fn lists() -> Result<Vec<List>, Failure> {
             "Workloads, and the parameters of all of them",
             workloads.map(|i| plain(i.name, i.summary)).collect(),
         ),
+        (ListOf::Traces, "Trace formats", Format::ALL.iter().copied().map(trace_format).collect()),
         (
             ListOf::Traces,
-            "Trace formats",
-            margay_trace::Format::ALL.iter().copied().map(trace_format).collect(),
+            "Formats of page references (margay vm)",
+            VmFormat::ALL
+                .iter()
+                .map(|format| Entry {
+                    parameters: if format.is_written() {
+                        vec![("can be written".into(), "yes".into())]
+                    } else {
+                        Vec::new()
+                    },
+                    source: format.source().into(),
+                    ..plain(format.name(), format.summary())
+                })
+                .collect(),
         ),
         (ListOf::Devices, "Devices", devices),
     ])

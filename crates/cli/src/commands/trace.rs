@@ -3,7 +3,7 @@ use crate::args::TraceCommand;
 use crate::failure::Failure;
 use crate::output::report;
 use indicatif::ProgressBar;
-use margay_trace::vm::{CaptureOptions, VmFormat, VmHeader, VmReader, VmWriter, capture, is_vm_trace};
+use margay_trace::vm::{CaptureOptions, VmHeader, VmReader, VmWriter, capture, is_vm_trace};
 use margay_trace::{Format, convert, hash_file, info, open};
 use serde_json::json;
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
             }
             let page_shift = page_bytes.trailing_zeros() as u8;
             let header = VmHeader { page_shift, fetches: !no_fetches, window: reduce };
-            capture_program(&program, &output, &CaptureOptions { header, most_records: records }, quiet)
+            capture_program(&program, &output, &CaptureOptions { header, max_records: records }, quiet)
         }
         TraceCommand::Head { file, count, reading } => {
             if reading.trace_format.is_none() && is_vm_trace(&file)? {
@@ -90,7 +90,7 @@ fn references_info(file: &Path, as_json: bool) -> Result<Vec<u8>, Failure> {
     }
     let header = reader.header();
     let written = pages.values().filter(|written| **written).count();
-    let format = if reader.format() == VmFormat::Vmt { "vmt" } else { "lackey" };
+    let format = reader.format().name();
     let page_bytes = 1u64 << header.page_shift;
     if as_json {
         let object = json!({

@@ -56,6 +56,19 @@ fn alibaba_is_in_bytes_and_microseconds_and_tencent_in_sectors_and_seconds() {
 }
 
 #[test]
+fn systor17_is_in_seconds_and_bytes_and_a_request_without_response_is_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = named("systor17").example();
+    let path = file(&folder, example.file_name, example.bytes);
+    let mut reader = open(&path, &OpenOptions::default()).unwrap();
+    let requests: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
+    let wanted = [request(0, Kind::Read, 4, 899_056_122_368, 131_072), request(100_000, Kind::Write, 4, 8192, 4096)];
+    assert_eq!((reader.format(), &requests[..]), (named("systor17"), &wanted[..]));
+    let ignored: Vec<_> = reader.counts().ignored.values().collect();
+    assert_eq!((reader.counts().lines, ignored), (4, vec![&1, &1]), "the header and the request of unknown type");
+}
+
+#[test]
 fn spc_disksim_and_mqsim_are_told_apart() {
     let (format, requests) = detect("0,20941264,8192,W,0.551706\n0,20939840,8192,R,0.554041\n");
     assert_eq!((format, requests[1]), (named("spc"), request(2335, Kind::Read, 0, 20_939_840 * 512, 8192)));

@@ -13,6 +13,7 @@ mod mqsim;
 mod msr;
 mod oracle_general;
 mod spc;
+mod systor17;
 mod tencent;
 
 use crate::Format;
@@ -23,6 +24,7 @@ impl Format {
         Self(&msr::ROW),
         Self(&alibaba::ROW),
         Self(&tencent::ROW),
+        Self(&systor17::ROW),
         Self(&fio::ROW),
         Self(&blkparse::ROW),
         Self(&spc::ROW),

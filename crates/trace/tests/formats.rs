@@ -69,6 +69,19 @@ fn systor17_is_in_seconds_and_bytes_and_a_request_without_response_is_ignored() 
 }
 
 #[test]
+fn arc_is_in_sectors_without_times_and_recognized_only_if_its_requests_are_counted() {
+    let text = "110765 64 0 0\n110829 64 0 1\n8 1 0 2\n";
+    let wanted = [(110_765 * 512, 64 * 512), (110_829 * 512, 64 * 512), (4096, 512)];
+    let wanted: Vec<_> = wanted.map(|(offset, len)| request(0, Kind::Write, 0, offset, len)).into();
+    assert_eq!(detect(text), (named("arc"), wanted));
+    let folder = tempfile::tempdir().unwrap();
+    let other = file(&folder, "t", b"10 64 0 7\n20 64 0 7\n");
+    assert!(read(&other, &OpenOptions::default()).unwrap_err().to_string().contains("no reader understands"));
+    let options = OpenOptions { format: Some(named("arc")), ..OpenOptions::default() };
+    assert_eq!(read(&other, &options).unwrap().1.len(), 2, "but it can be named");
+}
+
+#[test]
 fn spc_disksim_and_mqsim_are_told_apart() {
     let (format, requests) = detect("0,20941264,8192,W,0.551706\n0,20939840,8192,R,0.554041\n");
     assert_eq!((format, requests[1]), (named("spc"), request(2335, Kind::Read, 0, 20_939_840 * 512, 8192)));

@@ -1,6 +1,7 @@
 //! The table of formats. A new format is a file here that holds its row, its module, and its line in the table.
 
 mod alibaba;
+mod arc;
 mod blkparse;
 mod cloudphysics;
 mod csv;
@@ -33,6 +34,7 @@ impl Format {
         Self(&hp_srt::ROW),
         Self(&libcachesim_csv::ROW),
         Self(&oracle_general::ROW),
+        Self(&arc::ROW),
         Self(&cloudphysics::ROW),
         Self(&csv::ROW),
         Self(&mgt::ROW),

@@ -1,7 +1,7 @@
 /// Why a trace could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file system.
+    /// The file cannot be read or written.
     #[error("{path}: {error}")]
     Io {
         /// The file.
@@ -19,8 +19,8 @@ pub enum TraceError {
         /// What the decompressor says.
         error: std::io::Error,
     },
-    /// A line or record that is not of the format.
-    #[error("{path}:{line}: {problem}: '{text}'")]
+    /// A line or record does not follow the format.
+    #[error("{path}:{line}: {problem}{}", quoted(text))]
     BadLine {
         /// The file.
         path: String,
@@ -28,10 +28,10 @@ pub enum TraceError {
         line: u64,
         /// What is wrong.
         problem: String,
-        /// The line, cut.
+        /// The start of the line; empty for a binary record.
         text: String,
     },
-    /// More bad lines than were allowed.
+    /// There are more bad lines than were allowed.
     #[error("{path}: over {limit} bad lines, the first: {first}")]
     TooManyBadLines {
         /// The file.
@@ -46,7 +46,7 @@ pub enum TraceError {
     UnknownFormat {
         /// The file.
         path: String,
-        /// What was seen.
+        /// Why no format fits.
         why: String,
         /// The names of all formats.
         known: String,
@@ -59,15 +59,15 @@ pub enum TraceError {
         /// The formats with their layouts.
         known: String,
     },
-    /// No such format name.
+    /// There is no format of this name.
     #[error("unknown trace format '{name}'; the known ones are {known}")]
     UnknownName {
-        /// What was written.
+        /// The name that was given.
         name: String,
         /// The names of all formats.
         known: String,
     },
-    /// There is nothing in it.
+    /// The trace holds no requests.
     #[error("{path}: holds no request ({lines} lines read)")]
     Empty {
         /// The file.
@@ -88,6 +88,11 @@ pub enum TraceError {
     /// The CSV layout is wrong.
     #[error("csv layout: {0}")]
     Layout(String),
+}
+
+/// The text of a line as the end of a message.
+fn quoted(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": '{text}'") }
 }
 
 impl TraceError {

@@ -25,13 +25,13 @@ pub enum BadLines {
 /// How to read a trace.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// The format; detected if not given.
+    /// The format; detected if it is not given.
     pub format: Option<Format>,
     /// What to do with a bad line.
     pub bad_lines: BadLines,
-    /// Columns of a CSV file.
+    /// The columns of a CSV file. If they are given and no format is, the format is CSV.
     pub csv: Option<CsvLayout>,
-    /// Only requests to these devices.
+    /// The devices whose requests are handed out; all without it.
     pub devices: Option<Vec<u32>>,
 }
 
@@ -50,7 +50,7 @@ pub struct Counts {
     pub trims: u64,
     /// Flushes among them.
     pub flushes: u64,
-    /// Requests to devices that were not asked for.
+    /// Requests that were left out because of their device.
     pub other_devices: u64,
     /// Requests that were earlier than the one before, and were given the time of that one.
     pub times_back: u64,
@@ -138,7 +138,7 @@ impl TraceReader {
             }
             Reader::Records(new) => match new(whole(head)).map_err(failed)? {
                 Ok(records) => Source::Records(records),
-                Err(problem) => return Err(TraceError::BadLine { path, line: 1, problem, text: "binary".into() }),
+                Err(problem) => return Err(TraceError::BadLine { path, line: 1, problem, text: String::new() }),
             },
         };
         Ok(Self {
@@ -216,7 +216,7 @@ impl TraceReader {
             Source::Lines { line, .. } => {
                 String::from_utf8_lossy(&line[..line.len().min(400)]).trim_end().chars().take(80).collect()
             }
-            Source::Records(_) => "binary".into(),
+            Source::Records(_) => String::new(),
         };
         TraceError::BadLine { path: self.path.clone(), line: self.counts.lines, problem, text }
     }

@@ -3,8 +3,8 @@
 
 use margay_trace::TraceError;
 use margay_trace::vm::{
-    CaptureOptions, LoadOptions, PageMap, Reference, References, VmFormat, VmHeader, VmReader, VmWriter, capture,
-    is_vm_trace,
+    CaptureOptions, LoadOptions, MAX_PAGES, PageMap, Reference, References, VmFormat, VmHeader, VmReader, VmWriter,
+    capture, info, is_vm_trace,
 };
 use proptest::prelude::*;
 use std::io::{BufReader, Cursor, Read};
@@ -140,6 +140,40 @@ fn pages_are_numbered_by_chunk_or_one_by_one_and_those_never_written_can_be_left
     // Pages of 4 KiB hold two of them; a repeat says nothing.
     let large = load(12, PageMap::Dense, false);
     assert_eq!(values(&large), [(0, false), (1, true), (0, true), (1, false), (2, false)]);
+}
+
+#[test]
+fn info_counts_records_and_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vmt");
+    let records = [(1000, false), (5, true), (5, true), (1001, true), (5, false)];
+    write(&path, &records.map(|(page, write)| Reference { page, write }));
+    let info = info(&path, VmHeader::DEFAULT).unwrap();
+    assert_eq!((info.records, info.writes, info.pages, info.written_pages), (5, 3, 3, 2));
+    assert_eq!((info.format.name(), info.header), ("vmt", VmHeader::DEFAULT));
+}
+
+/// Each byte is a read of the next page: a small compressed file that names more pages than memory holds.
+#[test]
+fn a_small_file_that_touches_too_many_pages_is_an_error_at_the_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bomb.vmt.zst");
+    let mut bytes = b"VMT1\x0b\x01\x40\0\0\0\0\0\0\0\0\0".to_vec();
+    bytes.push(0);
+    bytes.resize(16 + MAX_PAGES as usize + 1000, 4);
+    let compressed = zstd::encode_all(&bytes[..], 1).unwrap();
+    assert!(compressed.len() < 34_000, "{}", compressed.len());
+    std::fs::write(&path, compressed).unwrap();
+    let place = format!("bomb.vmt.zst:{}: more than {MAX_PAGES} pages are touched", MAX_PAGES + 1);
+    for map in [PageMap::Chunks, PageMap::Dense] {
+        let options = LoadOptions { page_shift: 11, chunk_pages: 64, map, only_written: false };
+        let error = References::load(&path, &options).unwrap_err().to_string();
+        assert!(error.contains(&place), "{error}");
+    }
+    let error = info(&path, VmHeader::DEFAULT).unwrap_err().to_string();
+    assert!(error.contains(&place), "{error}");
+    let options = LoadOptions { page_shift: 11, chunk_pages: 0, map: PageMap::Chunks, only_written: false };
+    assert!(References::load(&path, &options).unwrap_err().to_string().contains("chunks of 0 pages"));
 }
 
 #[test]

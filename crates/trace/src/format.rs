@@ -45,12 +45,15 @@ pub(crate) enum Detection {
     LastResort(fn(&Sample<'_>) -> bool),
 }
 
+/// A reader behind the header of a binary file, or what is wrong with the header.
+pub(crate) type Records = Result<Box<dyn RecordReader>, String>;
+
 /// How a format is read.
 pub(crate) enum Reader {
     /// Each line of text is at most one request.
     Lines(fn(&Opening<'_>) -> Result<Box<dyn LineReader>, TraceError>),
-    /// Binary records. The function may consume a header; the inner error says what is wrong with it.
-    Records(fn(Stream) -> io::Result<Result<Box<dyn RecordReader>, String>>),
+    /// Binary records. The function may consume a header.
+    Records(fn(Stream) -> io::Result<Records>),
 }
 
 /// What is known of a text file before its first line is read.

@@ -5,7 +5,9 @@
 //! distance of the offset from the end of the record before, the length. The end: a byte 0xFF, the number of records
 //! and the xxh3 of all their bytes, each as u64 little endian.
 
-use crate::format::{Detection, Entry, Example, Reader, RecordReader, RecordWriter, Row, Stream, Writer, WriterForm};
+use crate::format::{
+    Detection, Entry, Example, Reader, RecordReader, RecordWriter, Records, Row, Stream, Writer, WriterForm,
+};
 use crate::records::read_up_to;
 use crate::writer::OutputFile;
 use crate::{Kind, Request};
@@ -140,7 +142,7 @@ impl RecordReader for Decoder {
 
 impl Decoder {
     /// Opens the stream of records behind the magic.
-    fn open(mut stream: Stream) -> io::Result<Result<Box<dyn RecordReader>, String>> {
+    fn open(mut stream: Stream) -> io::Result<Records> {
         let mut magic = [0; MAGIC.len()];
         if read_up_to(&mut stream, &mut magic)? != magic.len() || magic != MAGIC {
             return Ok(Err("not a margay trace".into()));

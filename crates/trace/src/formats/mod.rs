@@ -3,6 +3,7 @@
 mod alibaba;
 mod arc;
 mod blkparse;
+mod blktrace;
 mod cloudphysics;
 mod csv;
 mod disksim;
@@ -28,6 +29,7 @@ impl Format {
         Self(&systor17::ROW),
         Self(&fio::ROW),
         Self(&blkparse::ROW),
+        Self(&blktrace::ROW),
         Self(&spc::ROW),
         Self(&disksim::ROW),
         Self(&mqsim::ROW),

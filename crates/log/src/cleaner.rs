@@ -3,8 +3,8 @@ use crate::valid::ValidBits;
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Ppn, SegmentId};
 use margay_format::{Copied, PageInfo, SegmentInfo, Store};
-use margay_policy::placement::word_and_run;
 use margay_policy::State;
+use margay_policy::placement::word_and_run;
 
 /// The lowest `count` of the bits that are set; all of them if there are fewer.
 fn lowest(bits: u64, count: u32) -> u64 {

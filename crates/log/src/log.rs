@@ -322,13 +322,7 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// The stream of a host write.
     #[inline(always)]
-    pub(crate) fn stream_of(
-        &mut self,
-        owner: O,
-        content: Content,
-        hint: Hint,
-        old: Option<Ppn>,
-    ) -> u8 {
+    pub(crate) fn stream_of(&mut self, owner: O, content: Content, hint: Hint, old: Option<Ppn>) -> u8 {
         let stream = if self.is_undivided {
             0
         } else {

@@ -9,7 +9,7 @@ fn check_shares(r: f64, f: f64) -> Result<(), TheoryError> {
     domain("f", f, f > 0.0 && f < 1.0, "a share of the pages, over 0 and under 1")
 }
 
-/// The root of a function that is negative at `low` and positive at `high`.
+/// The root, by bisection, of a function that is negative at `low` and positive at `high`.
 fn bisect(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..200 {
         let middle = 0.5 * (low + high);
@@ -40,7 +40,8 @@ pub fn greedy_uniform_wa(alpha: f64, pages_per_segment: f64) -> Result<f64, Theo
     Ok(fifo(k * alpha) / k)
 }
 
-/// The cruder alpha / 2 (alpha - 1) (Agarwal and Marrow 2010).
+/// Write amplification of greedy under uniform random writes by the cruder formula alpha / 2 (alpha - 1) (Agarwal and
+/// Marrow 2010).
 pub fn agarwal_marrow_wa(alpha: f64) -> Result<f64, TheoryError> {
     check_alpha(alpha)?;
     Ok(alpha / (2.0 * (alpha - 1.0)))
@@ -64,8 +65,8 @@ pub fn fifo_two_class_wa(alpha: f64, r: f64, f: f64) -> Result<f64, TheoryError>
     Ok(bisect(1.0, 1.0 / (1.0 - 1.0 / alpha) * 4.0, |a| a - right(a)))
 }
 
-/// Write amplification with the two classes in pools of their own, each FIFO, and the spare space split best:
-/// the least of r FIFO(1 + s / f) + (1 - r) FIFO(1 + (alpha - 1 - s) / (1 - f)) over s.
+/// Write amplification if each of the two classes has a pool of its own, cleaned by FIFO, and the spare space is split
+/// in the best way: the minimum of r FIFO(1 + s / f) + (1 - r) FIFO(1 + (alpha - 1 - s) / (1 - f)) over s.
 pub fn separated_pools_wa(alpha: f64, r: f64, f: f64) -> Result<f64, TheoryError> {
     check_alpha(alpha)?;
     check_shares(r, f)?;

@@ -1,8 +1,8 @@
-//! Closed forms and a mean field of write amplification, which the engine is checked against, and the
+//! Closed forms and a mean-field model of write amplification, against which the engine is checked, and the
 //! cleaning-cost model of the MODA paper.
 //!
 //! T = physical (usable) pages, U = exported pages, alpha = T / U, rho = U / T, S = 1 - rho, b = pages per
-//! segment. T leaves out the free reserve and the open segments.
+//! segment. T does not count the free reserve and the open segments.
 
 mod closed;
 mod mean_field;
@@ -18,25 +18,25 @@ pub use moda::{COPY_NJ_PER_BYTE, CleaningCost, ERASE_NJ_PER_BYTE, cleaning_cost}
 pub use models::{ModelInfo, evaluate, models};
 pub use provisioning::OverProvisioning;
 
-/// A question that a model does not answer.
+/// Why a model gives no value.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TheoryError {
-    /// A value outside the model's domain.
+    /// A value is outside the model's domain.
     #[error("{name} = {value}: expected {wanted}")]
     Domain {
         /// The value's name.
         name: String,
         /// The value.
         value: f64,
-        /// The domain.
+        /// The values for which the model holds.
         wanted: &'static str,
     },
-    /// No such model.
+    /// There is no model of this name.
     #[error("unknown model '{name}'; the known ones are {known}")]
     UnknownModel {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// What there is.
+        /// The names of all models, separated by commas.
         known: String,
     },
     /// A parameter is missing or unknown.
@@ -46,7 +46,7 @@ pub enum TheoryError {
         model: &'static str,
         /// What is wrong.
         problem: String,
-        /// What there is.
+        /// The model's parameters.
         known: String,
     },
 }

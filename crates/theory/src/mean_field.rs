@@ -1,11 +1,11 @@
 use crate::{TheoryError, domain};
 
-/// What becomes of a draw in which every segment is fully valid.
+/// What happens if every segment that is drawn is fully valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullVictims {
-    /// It is cleaned for nothing, as in the paper.
+    /// One of them is cleaned, which frees nothing: the paper's model.
     Allowed,
-    /// It is drawn again, as margay does.
+    /// Segments are drawn again: margay's policy.
     Redrawn,
 }
 
@@ -14,7 +14,7 @@ pub enum FullVictims {
 /// segments with i valid pages, p_i = S_i^d - S_(i+1)^d the victim's distribution, S_i the sum of f_l over
 /// l >= i, m its mean; WA = b / (b - m).
 ///
-/// `d` segments are drawn; large d tends to greedy.
+/// The victim is the emptiest of `d` segments drawn at random; for large `d` the result tends to that of greedy.
 pub fn d_choices_wa(rho: f64, pages_per_segment: u32, d: f64, full: FullVictims) -> Result<f64, TheoryError> {
     domain("rho", rho, rho > 0.0 && rho < 1.0, "exported / physical pages, over 0 and under 1")?;
     domain("d", d, d.is_finite() && d >= 1.0, "segments drawn, at least 1")?;
@@ -33,7 +33,7 @@ pub fn d_choices_wa(rho: f64, pages_per_segment: u32, d: f64, full: FullVictims)
     Ok(1.0 / ((low * high).sqrt() * rho))
 }
 
-/// Sum of i f_i at a given g.
+/// The sum of i f_i for a given g.
 fn valid_pages(g: f64, b: usize, d: f64, full: FullVictims) -> f64 {
     let redrawn = full == FullVictims::Redrawn;
     let (mut at_least, mut all_full, mut valid) = (0.0f64, 0.0, 0.0);
@@ -60,7 +60,7 @@ fn valid_pages(g: f64, b: usize, d: f64, full: FullVictims) -> f64 {
     valid
 }
 
-/// The root in `0..=high` of a function that rises.
+/// The root in `0..=high` of an increasing function.
 fn root(high: f64, function: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, high);
     for _ in 0..52 {

@@ -1,6 +1,6 @@
 use crate::{TheoryError, domain};
 
-/// What cleaning a whole device costs.
+/// The cost of cleaning a whole device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CleaningCost {
     /// Segments erased.
@@ -9,14 +9,14 @@ pub struct CleaningCost {
     pub copies: f64,
 }
 
-/// nJ for each byte that is read and programmed, and for each byte erased: the constants that the two energies printed
-/// in the MODA paper give (20.744 and 1.318 mJ for 1516 copies and 69 erases, 62 and 10).
+/// Energy of copying a byte (reading and programming it), in nJ. This and [`ERASE_NJ_PER_BYTE`] follow from the two
+/// energies that the MODA paper prints: 20.744 mJ for 1516 copies and 69 erases, 1.318 mJ for 62 and 10.
 pub const COPY_NJ_PER_BYTE: f64 = 20.9;
-/// See [`COPY_NJ_PER_BYTE`].
+/// Energy of erasing a byte, in nJ; see [`COPY_NJ_PER_BYTE`].
 pub const ERASE_NJ_PER_BYTE: f64 = 4.0;
 
 impl CleaningCost {
-    /// Energy of it in mJ (MODA paper, eq. 3, without the idle term), with pages of so many bytes.
+    /// The energy of the cleaning, in mJ (MODA paper, eq. 3, without the idle term).
     pub fn energy_mj(&self, page_bytes: f64, pages_per_segment: f64) -> f64 {
         let copied = self.copies * page_bytes * COPY_NJ_PER_BYTE;
         (copied + self.erases * page_bytes * pages_per_segment * ERASE_NJ_PER_BYTE) * 1e-6

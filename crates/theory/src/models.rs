@@ -4,16 +4,16 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// What a person wants to know of a model.
+/// A model, as it is listed for people.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelInfo {
-    /// The name to write.
+    /// The name that is written on the command line.
     pub name: &'static str,
-    /// What it gives.
+    /// The values that it gives.
     pub summary: &'static str,
-    /// Parameters and their meaning.
+    /// The names of its parameters and their meaning. All of them are required.
     pub parameters: &'static [(&'static str, &'static str)],
-    /// Where it comes from.
+    /// The paper that it is from.
     pub source: &'static str,
 }
 
@@ -83,7 +83,8 @@ pub fn models() -> &'static [ModelInfo] {
     MODELS
 }
 
-/// The values of a model, named, for the given parameters.
+/// Evaluates a model. Returns its values by name: `wa` for write amplification, `erases` and `copies` for the cleaning
+/// cost. It is an error if there is no such model, a parameter is missing or unknown, or a value is outside the domain.
 pub fn evaluate(name: &str, values: &BTreeMap<String, f64>) -> Result<Vec<(&'static str, f64)>, TheoryError> {
     let Some(model) = models().iter().find(|model| model.name == name) else {
         let known = models().iter().map(|model| model.name).collect::<Vec<_>>().join(", ");
@@ -92,7 +93,7 @@ pub fn evaluate(name: &str, values: &BTreeMap<String, f64>) -> Result<Vec<(&'sta
     let known = || model.parameters.iter().map(|(key, what)| format!("{key} ({what})")).collect::<Vec<_>>().join(", ");
     let wrong = |problem: String| TheoryError::Parameter { model: model.name, problem, known: known() };
     if let Some(key) = values.keys().find(|key| model.parameters.iter().all(|(known, _)| known != key)) {
-        return Err(wrong(format!("'{key}' is no parameter")));
+        return Err(wrong(format!("'{key}' is not one of its parameters")));
     }
     let get = |key: &str| values.get(key).copied().ok_or_else(|| wrong(format!("'{key}' is missing")));
     let wa = |wa: f64| Ok(vec![("wa", wa)]);

@@ -1,7 +1,7 @@
 use crate::{TheoryError, domain};
 use std::fmt;
 
-/// How much more flash there is than is exported, in whichever of the four ways it was said.
+/// How much more flash there is than is exported, given and returned as any of the four usual ratios.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OverProvisioning(f64);
 
@@ -30,22 +30,22 @@ impl OverProvisioning {
         Ok(Self(1.0 / rho))
     }
 
-    /// physical / exported
+    /// Returns alpha = physical / exported.
     pub fn alpha(self) -> f64 {
         self.0
     }
 
-    /// physical / exported - 1
+    /// Returns OP = physical / exported - 1.
     pub fn over_provisioning(self) -> f64 {
         self.0 - 1.0
     }
 
-    /// exported / physical
+    /// Returns rho = exported / physical.
     pub fn rho(self) -> f64 {
         1.0 / self.0
     }
 
-    /// 1 - exported / physical
+    /// Returns the spare factor S = 1 - exported / physical.
     pub fn spare_factor(self) -> f64 {
         1.0 - 1.0 / self.0
     }

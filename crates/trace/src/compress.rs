@@ -3,7 +3,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// How a file is compressed, by its first bytes.
+/// How a file is compressed, recognized by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -16,7 +16,7 @@ pub enum Compression {
 
 const BUFFER_BYTES: usize = 1 << 17;
 
-/// A stream of the uncompressed bytes of a file, or of the standard input for `-`.
+/// Opens a file, or the standard input for `-`, as a stream of its uncompressed bytes.
 pub(crate) fn open_stream(path: &Path) -> Result<(Box<dyn BufRead + Send>, Compression), TraceError> {
     let name = path.display().to_string();
     let io = |error| TraceError::io(&name, error);
@@ -38,7 +38,7 @@ pub(crate) fn open_stream(path: &Path) -> Result<(Box<dyn BufRead + Send>, Compr
     })
 }
 
-/// The first six bytes, zeros where there are fewer.
+/// The next six bytes without consuming them, with zeros if there are fewer.
 fn peek(reader: &mut impl BufRead) -> io::Result<[u8; 6]> {
     let mut magic = [0; 6];
     let seen = reader.fill_buf()?;
@@ -47,7 +47,7 @@ fn peek(reader: &mut impl BufRead) -> io::Result<[u8; 6]> {
     Ok(magic)
 }
 
-/// xxh3 (64 bits) of a file's bytes as stored.
+/// The 64-bit xxh3 hash of a file's bytes as they are stored, compressed or not.
 pub fn hash_file(path: &Path) -> Result<u64, TraceError> {
     let io = |error| TraceError::io(&path.display().to_string(), error);
     let mut file = File::open(path).map_err(io)?;
@@ -61,7 +61,7 @@ pub fn hash_file(path: &Path) -> Result<u64, TraceError> {
     }
 }
 
-/// A file beside its final place, with the permissions that a new file has.
+/// A temporary file in the folder of the final one, with the permissions of any new file.
 pub(crate) fn temporary_in(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".margay-");

@@ -1,7 +1,7 @@
 /// Why a trace could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file system.
+    /// The file cannot be read or written.
     #[error("{path}: {error}")]
     Io {
         /// The file.
@@ -19,8 +19,8 @@ pub enum TraceError {
         /// What the decompressor says.
         error: std::io::Error,
     },
-    /// A line or record that is not of the format.
-    #[error("{path}:{line}: {problem}: '{text}'")]
+    /// A line or record does not follow the format.
+    #[error("{path}:{line}: {problem}{}", quoted(text))]
     BadLine {
         /// The file.
         path: String,
@@ -28,10 +28,10 @@ pub enum TraceError {
         line: u64,
         /// What is wrong.
         problem: String,
-        /// The line, cut.
+        /// The start of the line; empty for a binary record.
         text: String,
     },
-    /// More bad lines than were allowed.
+    /// There are more bad lines than were allowed.
     #[error("{path}: over {limit} bad lines, the first: {first}")]
     TooManyBadLines {
         /// The file.
@@ -46,20 +46,28 @@ pub enum TraceError {
     UnknownFormat {
         /// The file.
         path: String,
-        /// What was seen.
+        /// Why no format fits.
         why: String,
         /// The names of all formats.
         known: String,
     },
-    /// No such format name.
+    /// The file is no trace of page references.
+    #[error("{path}: this is no trace of page references; the known formats are {known}")]
+    UnknownVmFormat {
+        /// The file.
+        path: String,
+        /// The formats with their layouts.
+        known: String,
+    },
+    /// There is no format of this name.
     #[error("unknown trace format '{name}'; the known ones are {known}")]
     UnknownName {
-        /// What was written.
+        /// The name that was given.
         name: String,
         /// The names of all formats.
         known: String,
     },
-    /// There is nothing in it.
+    /// The trace holds no requests.
     #[error("{path}: holds no request ({lines} lines read)")]
     Empty {
         /// The file.
@@ -68,16 +76,23 @@ pub enum TraceError {
         lines: u64,
     },
     /// The format cannot be written.
-    #[error("{path}: {format} cannot be written; mgt, fio, msr and csv can")]
+    #[error("{path}: the format {format} cannot be written; one of {writable} can")]
     NotWritable {
         /// The file.
         path: String,
         /// The format.
         format: &'static str,
+        /// The names of the formats that can.
+        writable: String,
     },
     /// The CSV layout is wrong.
     #[error("csv layout: {0}")]
     Layout(String),
+}
+
+/// The text of a line as the end of a message.
+fn quoted(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": '{text}'") }
 }
 
 impl TraceError {

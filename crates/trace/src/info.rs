@@ -15,7 +15,7 @@ pub struct DeviceInfo {
     pub end_bytes: u64,
 }
 
-/// Sizes of requests that write, in bytes.
+/// Sizes of writes, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct SizeInfo {
     /// Smallest.
@@ -28,7 +28,7 @@ pub struct SizeInfo {
     pub max: u64,
 }
 
-/// What a trace holds.
+/// Statistics of a trace.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TraceInfo {
     /// Its format.
@@ -37,7 +37,7 @@ pub struct TraceInfo {
     pub compression: Compression,
     /// xxh3 of the file, 16 hexadecimal digits.
     pub xxh3: String,
-    /// What was read.
+    /// Lines and requests by kind.
     pub counts: Counts,
     /// From the first request to the last, in seconds.
     pub duration_s: f64,
@@ -51,9 +51,9 @@ pub struct TraceInfo {
     pub devices: BTreeMap<u32, DeviceInfo>,
     /// Sizes of writes.
     pub write_sizes: SizeInfo,
-    /// Page size of what follows, in bytes.
+    /// Page size of the figures that follow, in bytes.
     pub page_bytes: u32,
-    /// Pages written, each as often as it is.
+    /// Writes of pages; a page that is written twice counts twice.
     pub page_writes: u64,
     /// Distinct pages written.
     pub pages_written: u64,
@@ -61,22 +61,22 @@ pub struct TraceInfo {
     pub pages_touched: u64,
     /// Page writes / distinct pages written.
     pub rewrites: f64,
-    /// Share of the writes that start and end at a page.
+    /// Share of the writes that start and end at a page boundary.
     pub aligned: f64,
     /// Share of the page writes that go to the 1 %, 10 % and 20 % of pages written most often.
     pub hottest: [f64; 3],
-    /// What a person should look at, in words.
+    /// What looks wrong or needs attention, for people.
     pub warnings: Vec<String>,
 }
 
-/// Reads a trace to its end and says what it holds. Memory grows with the pages it touches.
+/// Reads a trace to its end. Memory grows with the number of different pages, of `page_bytes` each, that it touches.
 pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<TraceInfo, TraceError> {
     let mut reader = open(path, options)?;
     let page = u64::from(page_bytes.max(1));
     let mut writes: HashMap<(u32, u64), u32> = HashMap::new();
     let mut read_only: HashSet<(u32, u64)> = HashSet::new();
     let mut devices: BTreeMap<u32, DeviceInfo> = BTreeMap::new();
-    let mut sizes = Vec::new();
+    let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
     let (mut write_bytes, mut read_bytes, mut aligned) = (0u64, 0u64, 0u64);
     let (mut last_us, mut longest_gap_us, mut page_writes) = (0, 0, 0u64);
     for request in reader.by_ref() {
@@ -92,7 +92,7 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
                 device.writes += 1;
                 write_bytes = write_bytes.saturating_add(request.len_bytes);
                 aligned += u64::from(request.offset_bytes % page == 0 && end % page == 0);
-                sizes.push(request.len_bytes);
+                *sizes.entry(request.len_bytes).or_default() += 1;
                 for number in pages {
                     *writes.entry((request.device, number)).or_default() += 1;
                     page_writes += 1;
@@ -118,7 +118,7 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
         write_bytes,
         read_bytes,
         devices,
-        write_sizes: size_info(sizes),
+        write_sizes: size_info(&sizes),
         page_bytes,
         page_writes,
         pages_written,
@@ -133,10 +133,21 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
     Ok(info)
 }
 
-fn size_info(mut sizes: Vec<u64>) -> SizeInfo {
-    sizes.sort_unstable();
-    let (Some(&min), Some(&max)) = (sizes.first(), sizes.last()) else { return SizeInfo::default() };
-    let at = |share: f64| sizes[((sizes.len() - 1) as f64 * share) as usize];
+/// `sizes` counts the writes of each size, so that memory does not grow with the trace.
+fn size_info(sizes: &BTreeMap<u64, u64>) -> SizeInfo {
+    let (Some((&min, _)), Some((&max, _))) = (sizes.first_key_value(), sizes.last_key_value()) else {
+        return SizeInfo::default();
+    };
+    let writes: u64 = sizes.values().sum();
+    let at = |share: f64| {
+        let mut left = ((writes - 1) as f64 * share) as u64;
+        let found = sizes.iter().find(|(_, count)| {
+            let is_here = left < **count;
+            left = left.saturating_sub(**count);
+            is_here
+        });
+        found.map_or(max, |(size, _)| *size)
+    };
     SizeInfo { min, p50: at(0.5), p99: at(0.99), max }
 }
 
@@ -152,12 +163,12 @@ fn warnings(info: &TraceInfo) -> Vec<String> {
     let mut out = Vec::new();
     let years = info.duration_s / (365.25 * 86_400.0);
     if info.duration_s == 0.0 && info.counts.requests > 1 {
-        out.push("all requests are at one time: no lifetime in years can be told, or the unit is wrong".into());
+        out.push("all requests have the same time, so no lifetime in years can be computed; if the trace has times, check their unit".into());
     } else if years > 3.0 {
-        out.push(format!("the trace spans {years:.1} years: is the unit of time right?"));
+        out.push(format!("the trace spans {years:.1} years: check the unit of its times"));
     }
     if info.counts.writes == 0 {
-        out.push("nothing is written: nothing to clean".into());
+        out.push("nothing is written, so there is nothing to clean".into());
     } else if info.rewrites < 2.0 {
         out.push(format!(
             "each page is written {:.2} times: the trace alone hardly triggers cleaning; repeat it or fill the device first",
@@ -167,12 +178,12 @@ fn warnings(info: &TraceInfo) -> Vec<String> {
     if info.counts.writes > 0 && info.aligned < 0.5 {
         let percent = 100.0 * (1.0 - info.aligned);
         out.push(format!(
-            "{percent:.0} % of the writes do not start and end at a page: a page written in part counts as written"
+            "{percent:.0} % of the writes do not start and end at a page boundary: a page written in part counts as written"
         ));
     }
     if info.counts.times_back > 0 {
         out.push(format!(
-            "{} requests are earlier than the one before; they were taken as simultaneous",
+            "{} requests are earlier than the one before; they were given the same time",
             info.counts.times_back
         ));
     }
@@ -186,4 +197,29 @@ fn warnings(info: &TraceInfo) -> Vec<String> {
         out.push(format!("{} bad lines were skipped", info.counts.bad_lines));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_the_sorted_writes() {
+        let mut generator = 7u64;
+        for writes in [1, 2, 3, 100, 1001] {
+            let mut sorted: Vec<u64> = (0..writes)
+                .map(|_| {
+                    generator = generator.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (generator >> 60) * 512
+                })
+                .collect();
+            let mut sizes = BTreeMap::new();
+            sorted.iter().for_each(|size| *sizes.entry(*size).or_default() += 1);
+            sorted.sort_unstable();
+            let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize];
+            let wanted = SizeInfo { min: sorted[0], p50: at(0.5), p99: at(0.99), max: sorted[sorted.len() - 1] };
+            assert_eq!(size_info(&sizes), wanted, "{writes} writes");
+        }
+        assert_eq!(size_info(&BTreeMap::new()), SizeInfo::default());
+    }
 }

@@ -1,9 +1,12 @@
-//! Block traces: readers for the formats in use, writers for some, and what a trace holds. Traces of page
+//! Block traces: readers for the formats in use, writers for some, and statistics of a trace. Traces of page
 //! references are in [`vm`].
 //!
-//! Readers stream, take plain, gzip, zstd and xz files, detect the format or are told it, and treat a bad line
-//! as an error that names file and line. Times are relative to the first request, in microseconds; addresses
-//! and lengths are in bytes.
+//! Readers stream, decompress gzip, zstd and xz files, and detect the format unless it is named. A bad line is an
+//! error that names file and line. Times are relative to the first request, in microseconds; addresses and lengths are
+//! in bytes.
+//!
+//! All that is known of a format is one row of a table, in a file of its own under `formats/`: its name and layout, how
+//! it is detected, read and written, and an example, on which the tests of every format run.
 
 mod compress;
 mod detect;
@@ -12,16 +15,19 @@ mod format;
 mod formats;
 mod info;
 mod layout;
-mod number;
+mod lines;
 mod reader;
+mod records;
+mod text;
 pub mod vm;
 mod writer;
 
 pub use compress::{Compression, hash_file};
 pub use error::TraceError;
-pub use format::Format;
+pub use format::{Example, Format, Writer};
 pub use info::{DeviceInfo, SizeInfo, TraceInfo, info};
 pub use layout::{Column, CsvLayout, TimeUnit};
+pub use lines::MAX_LINE_BYTES;
 pub use reader::{BadLines, Counts, OpenOptions, TraceReader, open};
 pub use writer::{TraceWriter, convert};
 
@@ -33,9 +39,9 @@ pub enum Kind {
     Read,
     /// Writes bytes.
     Write,
-    /// Says that bytes are dead.
+    /// Says that bytes are no longer needed.
     Trim,
-    /// Asks that all earlier writes be durable.
+    /// Makes all earlier writes durable.
     Flush,
 }
 

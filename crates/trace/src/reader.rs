@@ -1,15 +1,15 @@
 use crate::compress::{Compression, open_stream};
-use crate::detect::{detect, text_format};
-use crate::formats::hp_srt::HpSrt;
-use crate::formats::oracle::OracleGeneral;
-use crate::formats::{Line, LineFormat, Raw, mgt};
+use crate::detect::detect;
+use crate::format::{Entry, LineReader, Opening, Raw, Reader, RecordReader, Stream};
 use crate::layout::CsvLayout;
+use crate::lines::{MAX_LINE_BYTES, NextLine, Sample, TOO_LONG, next_line};
 use crate::{Format, Kind, Request, TraceError};
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 
-/// What to do with a bad line.
+/// What to do with a bad line. A line longer than [`MAX_LINE_BYTES`] and a bad record of a binary format are always
+/// errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BadLines {
     /// Stop with an error.
@@ -17,7 +17,7 @@ pub enum BadLines {
     Stop,
     /// Count it and go on, up to a limit.
     Skip {
-        /// The most bad lines.
+        /// The largest number of bad lines; any number without it.
         limit: Option<u64>,
     },
 }
@@ -25,13 +25,13 @@ pub enum BadLines {
 /// How to read a trace.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// The format; detected if not given.
+    /// The format; detected if it is not given.
     pub format: Option<Format>,
     /// What to do with a bad line.
     pub bad_lines: BadLines,
-    /// Columns of a CSV file.
+    /// The columns of a CSV file. If they are given and no format is, the format is CSV.
     pub csv: Option<CsvLayout>,
-    /// Only requests to these devices.
+    /// The devices whose requests are handed out; all without it.
     pub devices: Option<Vec<u32>>,
 }
 
@@ -50,40 +50,38 @@ pub struct Counts {
     pub trims: u64,
     /// Flushes among them.
     pub flushes: u64,
-    /// Requests to devices that were not asked for.
+    /// Requests that were left out because of their device.
     pub other_devices: u64,
-    /// Requests whose time was before that of their predecessor, which they were given.
+    /// Requests that were earlier than the one before, and were given the time of that one.
     pub times_back: u64,
     /// Bad lines that were skipped.
     pub bad_lines: u64,
-    /// The first few of them, as errors would have said it.
+    /// The errors of the first five of them.
     pub first_bad: Vec<String>,
     /// Lines without a request, by reason.
     pub ignored: BTreeMap<&'static str, u64>,
 }
 
-const KEPT_BAD: usize = 5;
-const HEAD_BYTES: u64 = 1 << 16;
-const LONGEST_LINE_BYTES: u64 = 1 << 20;
+/// Bad lines whose errors are kept.
+const MAX_KEPT_BAD: usize = 5;
+/// Bytes from which the format is detected. A line of the longest length fits.
+const HEAD_BYTES: u64 = MAX_LINE_BYTES as u64 + 1;
 
-enum Parser {
-    Lines(Box<dyn LineFormat>),
-    HpSrt(HpSrt),
-    Oracle(OracleGeneral),
-    Mgt(Box<mgt::Decoder>),
+/// Where entries come from.
+enum Source {
+    Lines { stream: Stream, reader: Box<dyn LineReader>, line: Vec<u8> },
+    Records(Box<dyn RecordReader>),
 }
 
-/// A trace being read: an iterator over its requests.
+/// A trace being read: an iterator over its requests. After an error it ends.
 pub struct TraceReader {
     path: String,
-    stream: Box<dyn BufRead + Send>,
+    source: Source,
     compression: Compression,
     format: Format,
-    parser: Parser,
     bad_lines: BadLines,
     devices: Option<Vec<u32>>,
     counts: Counts,
-    line: Vec<u8>,
     start_ns: Option<u128>,
     last_us: u64,
     ended: bool,
@@ -95,59 +93,68 @@ impl std::fmt::Debug for TraceReader {
     }
 }
 
-/// Opens a trace; `-` is the standard input.
+/// Opens a trace; `-` is the standard input. The format is detected unless the options name it.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<TraceReader, TraceError> {
-    let (mut stream, compression) = open_stream(path)?;
-    let name = path.display().to_string();
-    let mut head = Vec::new();
-    let failed = |error: io::Error| match compression {
-        Compression::Plain => TraceError::io(&name, error),
-        _ => TraceError::Compressed { path: name.clone(), requests: 0, error },
-    };
-    (&mut stream).take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
-    let is_whole = (head.len() as u64) < HEAD_BYTES;
-    if head.is_empty() {
-        return Err(TraceError::Empty { path: name, lines: 0 });
-    }
-    let format = match (options.format, &options.csv) {
-        (Some(format), _) => format,
-        (None, Some(_)) => Format::Csv,
-        (None, None) => detect(&name, &head, is_whole)?,
-    };
-    let lines = text_format(format, &head, options.csv.as_ref())?;
-    let mut stream: Box<dyn BufRead + Send> = Box::new(io::Cursor::new(head).chain(stream));
-    let parser = match (format, lines) {
-        (_, Some(lines)) => Parser::Lines(lines),
-        (Format::Mgt, None) => {
-            let mut magic = [0; mgt::MAGIC.len()];
-            if stream.read_exact(&mut magic).is_err() || magic != mgt::MAGIC {
-                let (problem, text) = ("not a margay trace".into(), String::new());
-                return Err(TraceError::BadLine { path: name, line: 1, problem, text });
-            }
-            let decoder = zstd::stream::read::Decoder::with_buffer(stream).map_err(|e| TraceError::io(&name, e))?;
-            stream = Box::new(BufReader::with_capacity(1 << 16, decoder.single_frame()));
-            Parser::Mgt(Box::new(mgt::Decoder::new()))
-        }
-        (Format::HpSrt, None) => Parser::HpSrt(HpSrt::default()),
-        (_, None) => Parser::Oracle(OracleGeneral::default()),
-    };
-    Ok(TraceReader {
-        path: name,
-        stream,
-        compression,
-        format,
-        parser,
-        bad_lines: options.bad_lines,
-        devices: options.devices.clone(),
-        counts: Counts::default(),
-        line: Vec::new(),
-        start_ns: None,
-        last_us: 0,
-        ended: false,
-    })
+    let (stream, compression) = open_stream(path)?;
+    TraceReader::new(path.display().to_string(), stream, compression, options)
 }
 
 impl TraceReader {
+    /// Reads a trace from a stream of uncompressed bytes. The name stands in errors, and some formats are recognized
+    /// by it.
+    pub fn from_stream(
+        name: &str,
+        stream: impl BufRead + Send + 'static,
+        options: &OpenOptions,
+    ) -> Result<Self, TraceError> {
+        Self::new(name.into(), Box::new(stream), Compression::Plain, options)
+    }
+
+    fn new(
+        path: String,
+        mut stream: Stream,
+        compression: Compression,
+        options: &OpenOptions,
+    ) -> Result<Self, TraceError> {
+        let failed = |error: io::Error| match compression {
+            Compression::Plain => TraceError::io(&path, error),
+            _ => TraceError::Compressed { path: path.clone(), requests: 0, error },
+        };
+        let mut head = Vec::new();
+        (&mut stream).take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
+        if head.is_empty() {
+            return Err(TraceError::Empty { path, lines: 0 });
+        }
+        let format = match (options.format, &options.csv) {
+            (Some(format), _) => format,
+            (None, Some(_)) => Format::CSV,
+            (None, None) => detect(&Sample::new(&path, &head, (head.len() as u64) < HEAD_BYTES))?,
+        };
+        let whole = |head: Vec<u8>| -> Stream { Box::new(io::Cursor::new(head).chain(stream)) };
+        let source = match format.0.reader {
+            Reader::Lines(new) => {
+                let reader = new(&Opening { head: &head, csv: options.csv.as_ref() })?;
+                Source::Lines { stream: whole(head), reader, line: Vec::new() }
+            }
+            Reader::Records(new) => match new(whole(head)).map_err(failed)? {
+                Ok(records) => Source::Records(records),
+                Err(problem) => return Err(TraceError::BadLine { path, line: 1, problem, text: String::new() }),
+            },
+        };
+        Ok(Self {
+            path,
+            source,
+            compression,
+            format,
+            bad_lines: options.bad_lines,
+            devices: options.devices.clone(),
+            counts: Counts::default(),
+            start_ns: None,
+            last_us: 0,
+            ended: false,
+        })
+    }
+
     /// The format, named or detected.
     pub fn format(&self) -> Format {
         self.format
@@ -166,60 +173,63 @@ impl TraceReader {
     /// The next request as the file states it, `None` at the end.
     fn next_raw(&mut self) -> Result<Option<Raw>, TraceError> {
         loop {
-            let parsed = match &mut self.parser {
-                Parser::Lines(lines) => {
-                    self.line.clear();
-                    let read = (&mut self.stream).take(LONGEST_LINE_BYTES).read_until(b'\n', &mut self.line);
-                    match read {
-                        Ok(0) => Ok(None),
-                        Ok(_) => {
-                            let line = self.line.trim_ascii_end();
-                            Ok(Some(if line.is_empty() { Ok(crate::formats::COMMENT) } else { lines.line(line) }))
-                        }
-                        Err(error) => Err(error),
+            let entry = match &mut self.source {
+                Source::Lines { stream, reader, line } => match next_line(stream, line) {
+                    Ok(NextLine::End) => Ok(None),
+                    Ok(NextLine::Line) => {
+                        let line = line.trim_ascii_end();
+                        Ok(Some(if line.is_empty() { Ok(Entry::COMMENT) } else { reader.line(line) }))
                     }
-                }
-                Parser::HpSrt(records) => {
-                    let mut ignored = 0;
-                    let record = records.next(&mut *self.stream, &mut ignored);
-                    if ignored > 0 {
-                        *self.counts.ignored.entry("record of another type").or_default() += ignored;
+                    Ok(NextLine::TooLong) => {
+                        self.counts.lines += 1;
+                        return Err(self.bad_entry(TOO_LONG.into()));
                     }
-                    record.map(as_line)
-                }
-                Parser::Oracle(records) => records.next(&mut *self.stream).map(as_line),
-                Parser::Mgt(records) => records.next(&mut *self.stream).map(as_line),
+                    Err(error) => Err(error),
+                },
+                Source::Records(records) => records.next(),
             };
-            let parsed = parsed.map_err(|error| self.stream_error(error))?;
-            let Some(parsed) = parsed else { return Ok(None) };
+            let entry = entry.map_err(|error| self.stream_error(error))?;
+            let Some(entry) = entry else { return Ok(None) };
             self.counts.lines += 1;
-            match parsed.and_then(plausible) {
-                Ok(Line::Request(raw)) => return Ok(Some(raw)),
-                Ok(Line::Ignored(reason)) => *self.counts.ignored.entry(reason).or_default() += 1,
-                Err(problem) => self.bad_line(problem)?,
+            match entry.and_then(check_plausible) {
+                Ok(Entry::Request(raw)) => return Ok(Some(raw)),
+                Ok(Entry::Ignored(reason)) => *self.counts.ignored.entry(reason).or_default() += 1,
+                Err(problem) => self.skip_bad_entry(problem)?,
             }
         }
     }
 
     fn stream_error(&self, error: io::Error) -> TraceError {
-        if self.compression == Compression::Plain && self.format != Format::Mgt {
+        let is_compressed = match &self.source {
+            Source::Lines { .. } => false,
+            Source::Records(records) => records.is_compressed(),
+        };
+        if self.compression == Compression::Plain && !is_compressed {
             return TraceError::io(&self.path, error);
         }
         TraceError::Compressed { path: self.path.clone(), requests: self.counts.requests, error }
     }
 
-    fn bad_line(&mut self, problem: String) -> Result<(), TraceError> {
-        let is_text = matches!(self.parser, Parser::Lines(_));
-        let text = if is_text { String::from_utf8_lossy(self.line.trim_ascii_end()) } else { "binary".into() };
-        let text: String = text.chars().take(80).collect();
-        let error = TraceError::BadLine { path: self.path.clone(), line: self.counts.lines, problem, text };
+    /// The error for the line or record that was read last.
+    fn bad_entry(&self, problem: String) -> TraceError {
+        let text = match &self.source {
+            Source::Lines { line, .. } => {
+                String::from_utf8_lossy(&line[..line.len().min(400)]).trim_end().chars().take(80).collect()
+            }
+            Source::Records(_) => String::new(),
+        };
+        TraceError::BadLine { path: self.path.clone(), line: self.counts.lines, problem, text }
+    }
+
+    /// Counts a bad line if the options allow it, and returns it as an error otherwise.
+    fn skip_bad_entry(&mut self, problem: String) -> Result<(), TraceError> {
+        let error = self.bad_entry(problem);
         // After a bad record of a binary format nothing says where the next one starts.
-        let BadLines::Skip { limit } = self.bad_lines else { return Err(error) };
-        if !is_text {
+        let (BadLines::Skip { limit }, Source::Lines { .. }) = (self.bad_lines, &self.source) else {
             return Err(error);
-        }
+        };
         self.counts.bad_lines += 1;
-        if self.counts.first_bad.len() < KEPT_BAD {
+        if self.counts.first_bad.len() < MAX_KEPT_BAD {
             self.counts.first_bad.push(error.to_string());
         }
         match limit {
@@ -269,23 +279,19 @@ impl TraceReader {
     }
 }
 
-fn as_line(record: Option<Result<Raw, String>>) -> Option<Result<Line, String>> {
-    record.map(|record| record.map(Line::Request))
-}
+/// A longer request means a wrong unit or damage, and would make a run of one line last for ever.
+const MAX_REQUEST_BYTES: u64 = 1 << 40;
 
-/// Longer requests are errors of unit or damage; they would make a run of one line last for ever.
-const LONGEST_REQUEST_BYTES: u64 = 1 << 40;
-
-fn plausible(line: Line) -> Result<Line, String> {
-    if let Line::Request(raw) = line {
+fn check_plausible(entry: Entry) -> Result<Entry, String> {
+    if let Entry::Request(raw) = entry {
         if raw.offset_bytes.checked_add(raw.len_bytes).is_none() {
             return Err("the request ends past 2^64 bytes".into());
         }
-        if raw.len_bytes > LONGEST_REQUEST_BYTES {
-            return Err(format!("a request of {} bytes; at most 1 TiB is believed", raw.len_bytes));
+        if raw.len_bytes > MAX_REQUEST_BYTES {
+            return Err(format!("a request of {} bytes is longer than 1 TiB; is the unit right?", raw.len_bytes));
         }
     }
-    Ok(line)
+    Ok(entry)
 }
 
 impl Iterator for TraceReader {

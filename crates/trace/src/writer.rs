@@ -1,19 +1,22 @@
-use crate::formats::mgt;
+use crate::compress::temporary_in;
+use crate::format::{LineWriter, RecordWriter, Writer, WriterForm};
 use crate::reader::{Counts, OpenOptions, open};
-use crate::{Format, Kind, Request, TraceError};
-use std::collections::BTreeSet;
+use crate::{Format, Request, TraceError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Writes a trace beside its final place and moves it there when finished, so that nothing that was cut short
-/// looks whole.
+/// A file that takes its final name when it is complete.
+pub(crate) type OutputFile = BufWriter<NamedTempFile>;
+
+/// Writes a trace. The file is written beside its final place and moved there by [`TraceWriter::finish`], so that a
+/// trace that was cut short is never taken for a whole one.
 pub struct TraceWriter {
     path: PathBuf,
     format: Format,
+    writer: &'static Writer,
     out: Out,
     last_us: u64,
-    devices: BTreeSet<u32>,
 }
 
 impl std::fmt::Debug for TraceWriter {
@@ -22,123 +25,110 @@ impl std::fmt::Debug for TraceWriter {
     }
 }
 
-type File = BufWriter<NamedTempFile>;
-
 enum Out {
-    Plain(File),
-    Gzip(flate2::write::GzEncoder<File>),
-    Zstd(zstd::stream::write::Encoder<'static, File>),
-    Mgt(Box<mgt::Encoder<File>>),
+    Lines(TextFile, Box<dyn LineWriter>),
+    Records(Box<dyn RecordWriter>),
 }
 
-impl Out {
-    fn text(&mut self) -> &mut dyn Write {
+/// A text file, compressed as its name says.
+enum TextFile {
+    Plain(OutputFile),
+    Gzip(flate2::write::GzEncoder<OutputFile>),
+    Zstd(zstd::stream::write::Encoder<'static, OutputFile>),
+}
+
+const ZSTD_LEVEL: i32 = 6;
+
+impl TextFile {
+    fn new(file: OutputFile, path: &Path) -> io::Result<Self> {
+        Ok(match path.extension().and_then(|extension| extension.to_str()) {
+            Some("zst") => Self::Zstd(zstd::stream::write::Encoder::new(file, ZSTD_LEVEL)?),
+            Some("gz") => Self::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default())),
+            _ => Self::Plain(file),
+        })
+    }
+
+    fn as_write(&mut self) -> &mut dyn Write {
         match self {
             Self::Plain(out) => out,
             Self::Gzip(out) => out,
             Self::Zstd(out) => out,
-            Self::Mgt(_) => unreachable!("margay traces are written by records"),
         }
     }
 
-    fn finish(self) -> io::Result<NamedTempFile> {
-        let file = match self {
-            Self::Plain(out) => out,
-            Self::Gzip(out) => out.finish()?,
-            Self::Zstd(out) => out.finish()?,
-            Self::Mgt(out) => out.finish()?,
-        };
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.as_file().sync_all()?;
-        Ok(file)
+    fn finish(self) -> io::Result<OutputFile> {
+        match self {
+            Self::Plain(out) => Ok(out),
+            Self::Gzip(out) => out.finish(),
+            Self::Zstd(out) => out.finish(),
+        }
     }
 }
 
-/// What MSR ticks are counted from; any will do, and this makes the file look like the others.
-const MSR_START_TICKS: u64 = 128_166_372_000_000_000;
-
 impl TraceWriter {
-    /// Starts a trace; text is compressed if the name ends in `.zst` or `.gz`.
+    /// Starts a trace. Text is compressed if the name ends in `.zst` or `.gz`. It is an error if the format cannot be
+    /// written, or if the path is something else than a regular file.
     pub fn create(path: &Path, format: Format) -> Result<Self, TraceError> {
         let name = path.display().to_string();
-        if !matches!(format, Format::Mgt | Format::Fio | Format::Msr | Format::Csv) {
-            return Err(TraceError::NotWritable { path: name, format: format.name() });
-        }
-        let start = || -> io::Result<Out> {
-            if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "not a regular file; a trace is put in place whole",
-                ));
-            }
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let file = BufWriter::new(crate::compress::temporary_in(folder)?);
-            let extension = path.extension().and_then(|extension| extension.to_str());
-            let mut out = match (format, extension) {
-                (Format::Mgt, _) => Out::Mgt(Box::new(mgt::Encoder::new(file)?)),
-                (_, Some("zst")) => Out::Zstd(zstd::stream::write::Encoder::new(file, 6)?),
-                (_, Some("gz")) => Out::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default())),
-                _ => Out::Plain(file),
-            };
-            match format {
-                Format::Fio => out.text().write_all(b"fio version 3 iolog\n")?,
-                Format::Csv => out.text().write_all(b"time_us,op,device,offset_bytes,len_bytes\n")?,
-                _ => {}
-            }
-            Ok(out)
+        let Some(writer) = format.writer() else {
+            let writable = Format::writable_names();
+            return Err(TraceError::NotWritable { path: name, format: format.name(), writable });
         };
-        let out = start().map_err(|error| TraceError::io(&name, error))?;
-        Ok(Self { path: path.into(), format, out, last_us: 0, devices: BTreeSet::new() })
+        let out = Self::start(path, writer).map_err(|error| TraceError::io(&name, error))?;
+        Ok(Self { path: path.into(), format, writer, out, last_us: 0 })
     }
 
-    /// Appends a request. Formats without a word for it drop trims (msr) or flushes (msr, csv).
+    fn start(path: &Path, writer: &Writer) -> io::Result<Out> {
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            let why = "not a regular file; a finished trace replaces the file as a whole";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = BufWriter::new(temporary_in(folder)?);
+        Ok(match writer.form {
+            WriterForm::Lines(new) => {
+                let (mut text, lines) = (TextFile::new(file, path)?, new());
+                text.as_write().write_all(lines.header().as_bytes())?;
+                Out::Lines(text, lines)
+            }
+            WriterForm::Records(new) => Out::Records(new(file)?),
+        })
+    }
+
+    /// Appends a request. Requests of kinds that the format cannot express ([`Writer::kinds`]) are left out; a time
+    /// before that of the last request becomes that one.
     pub fn write(&mut self, request: &Request) -> Result<(), TraceError> {
-        self.put(request).map_err(|error| TraceError::io(&self.path.display().to_string(), error))
-    }
-
-    fn put(&mut self, request: &Request) -> io::Result<()> {
-        let Request { kind, device, offset_bytes: offset, len_bytes: len, .. } = *request;
         self.last_us = self.last_us.max(request.time_us);
-        if let Out::Mgt(out) = &mut self.out {
-            return out.write(request);
+        if !self.writer.kinds.contains(&request.kind) {
+            return Ok(());
         }
-        let us = self.last_us;
-        let is_new = self.devices.insert(device);
-        let out = self.out.text();
-        match (self.format, kind) {
-            (Format::Fio, _) => {
-                let (ms, name) = (us / 1000, format!("/dev/margay{device}"));
-                if is_new {
-                    write!(out, "{ms} {name} add\n{ms} {name} open\n")?;
-                }
-                match kind {
-                    Kind::Flush => writeln!(out, "{ms} {name} sync 0 0"),
-                    Kind::Read => writeln!(out, "{ms} {name} read {offset} {len}"),
-                    Kind::Write => writeln!(out, "{ms} {name} write {offset} {len}"),
-                    Kind::Trim => writeln!(out, "{ms} {name} trim {offset} {len}"),
-                }
-            }
-            (Format::Msr, Kind::Read | Kind::Write) => {
-                let word = if kind == Kind::Read { "Read" } else { "Write" };
-                writeln!(out, "{},margay,{device},{word},{offset},{len},0", MSR_START_TICKS + us * 10)
-            }
-            (Format::Csv, Kind::Read) => writeln!(out, "{us},read,{device},{offset},{len}"),
-            (Format::Csv, Kind::Write) => writeln!(out, "{us},write,{device},{offset},{len}"),
-            (Format::Csv, Kind::Trim) => writeln!(out, "{us},trim,{device},{offset},{len}"),
-            _ => Ok(()),
-        }
+        let request = Request { time_us: self.last_us, ..*request };
+        let written = match &mut self.out {
+            Out::Lines(text, lines) => lines.write(&request, text.as_write()),
+            Out::Records(records) => records.write(&request),
+        };
+        written.map_err(|error| TraceError::io(&self.path.display().to_string(), error))
     }
 
-    /// Ends the trace and puts it in its place.
+    /// Completes the trace, makes it durable and gives it its name.
     pub fn finish(self) -> Result<(), TraceError> {
         let name = self.path.display().to_string();
-        let file = self.out.finish().map_err(|error| TraceError::io(&name, error))?;
+        let complete = |out| -> io::Result<NamedTempFile> {
+            let file = match out {
+                Out::Lines(text, _) => text.finish()?,
+                Out::Records(records) => records.finish()?,
+            };
+            let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+            file.as_file().sync_all()?;
+            Ok(file)
+        };
+        let file = complete(self.out).map_err(|error| TraceError::io(&name, error))?;
         file.persist(&self.path).map_err(|error| TraceError::io(&name, error.error))?;
         Ok(())
     }
 }
 
-/// Reads one trace and writes it in another format. Says what was read.
+/// Reads the trace `from` and writes it to `to` in another format. Returns the counts of what was read.
 pub fn convert(from: &Path, options: &OpenOptions, to: &Path, format: Format) -> Result<Counts, TraceError> {
     let mut reader = open(from, options)?;
     let mut writer = TraceWriter::create(to, format)?;

@@ -1,10 +1,11 @@
 //! Every format on small samples of its documented layout, bad input, compression, round trips.
 
 use margay_trace::{
-    BadLines, Compression, CsvLayout, Format, Kind, OpenOptions, Request, TraceError, TraceWriter, convert, info, open,
+    BadLines, Compression, CsvLayout, Format, Kind, MAX_LINE_BYTES, OpenOptions, Request, TraceError, TraceReader,
+    TraceWriter, convert, info, open,
 };
 use proptest::prelude::*;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 fn file(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
@@ -17,6 +18,10 @@ fn read(path: &Path, options: &OpenOptions) -> Result<(Format, Vec<Request>), Tr
     let reader = open(path, options)?;
     let format = reader.format();
     Ok((format, reader.collect::<Result<_, _>>()?))
+}
+
+fn named(name: &str) -> Format {
+    name.parse().unwrap()
 }
 
 fn detect(text: &str) -> (Format, Vec<Request>) {
@@ -34,30 +39,56 @@ fn msr_ticks_are_100_ns_and_host_and_disk_name_a_device() {
         "128166372003061629,usr,0,Read,7014609920,24576,41286\n128166372016382155,usr,1,Write,1317441536,8192,1963\n";
     let wanted =
         vec![request(0, Kind::Read, 0, 7_014_609_920, 24_576), request(1_332_052, Kind::Write, 1, 1_317_441_536, 8192)];
-    assert_eq!(detect(text), (Format::Msr, wanted));
+    assert_eq!(detect(text), (named("msr"), wanted));
 }
 
 #[test]
 fn alibaba_is_in_bytes_and_microseconds_and_tencent_in_sectors_and_seconds() {
     let text = "419,W,8192,4096,1577808000000046\n725,R,0,512,1577808000000100\n";
     let wanted = vec![request(0, Kind::Write, 419, 8192, 4096), request(54, Kind::Read, 725, 0, 512)];
-    assert_eq!(detect(text), (Format::Alibaba, wanted));
+    assert_eq!(detect(text), (named("alibaba"), wanted));
     let text = "1538323200,12910952,128,0,1063\n1538323201,6265,8,1,1063\n";
     let wanted = vec![
         request(0, Kind::Read, 1063, 12_910_952 * 512, 128 * 512),
         request(1_000_000, Kind::Write, 1063, 6265 * 512, 4096),
     ];
-    assert_eq!(detect(text), (Format::Tencent, wanted));
+    assert_eq!(detect(text), (named("tencent"), wanted));
+}
+
+#[test]
+fn systor17_is_in_seconds_and_bytes_and_a_request_without_response_is_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = named("systor17").example();
+    let path = file(&folder, example.file_name, example.bytes);
+    let mut reader = open(&path, &OpenOptions::default()).unwrap();
+    let requests: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
+    let wanted = [request(0, Kind::Read, 4, 899_056_122_368, 131_072), request(100_000, Kind::Write, 4, 8192, 4096)];
+    assert_eq!((reader.format(), &requests[..]), (named("systor17"), &wanted[..]));
+    let ignored: Vec<_> = reader.counts().ignored.values().collect();
+    assert_eq!((reader.counts().lines, ignored), (4, vec![&1, &1]), "the header and the request of unknown type");
+}
+
+#[test]
+fn arc_is_in_sectors_without_times_and_recognized_only_if_its_requests_are_counted() {
+    let text = "110765 64 0 0\n110829 64 0 1\n8 1 0 2\n";
+    let wanted = [(110_765 * 512, 64 * 512), (110_829 * 512, 64 * 512), (4096, 512)];
+    let wanted: Vec<_> = wanted.map(|(offset, len)| request(0, Kind::Write, 0, offset, len)).into();
+    assert_eq!(detect(text), (named("arc"), wanted));
+    let folder = tempfile::tempdir().unwrap();
+    let other = file(&folder, "t", b"10 64 0 7\n20 64 0 7\n");
+    assert!(read(&other, &OpenOptions::default()).unwrap_err().to_string().contains("no reader understands"));
+    let options = OpenOptions { format: Some(named("arc")), ..OpenOptions::default() };
+    assert_eq!(read(&other, &options).unwrap().1.len(), 2, "but it can be named");
 }
 
 #[test]
 fn spc_disksim_and_mqsim_are_told_apart() {
     let (format, requests) = detect("0,20941264,8192,W,0.551706\n0,20939840,8192,R,0.554041\n");
-    assert_eq!((format, requests[1]), (Format::Spc, request(2335, Kind::Read, 0, 20_939_840 * 512, 8192)));
+    assert_eq!((format, requests[1]), (named("spc"), request(2335, Kind::Read, 0, 20_939_840 * 512, 8192)));
     let (format, requests) = detect("0.000000 0 110656 8 0\n1.500000 0 110816 48 1\n");
-    assert_eq!((format, requests[1]), (Format::DiskSim, request(1500, Kind::Read, 0, 110_816 * 512, 48 * 512)));
+    assert_eq!((format, requests[1]), (named("disksim"), request(1500, Kind::Read, 0, 110_816 * 512, 48 * 512)));
     let (format, requests) = detect("1000 4 264 16 0\n2000000 3 197 16 1\n");
-    assert_eq!((format, requests[1]), (Format::Mqsim, request(1999, Kind::Read, 3, 197 * 512, 8192)));
+    assert_eq!((format, requests[1]), (named("mqsim"), request(1999, Kind::Read, 3, 197 * 512, 8192)));
 }
 
 #[test]
@@ -68,7 +99,7 @@ fn fio_logs_of_both_versions_are_read() {
         request(250, Kind::Trim, 0, 8192, 4096),
         request(250, Kind::Flush, 0, 0, 0),
     ];
-    assert_eq!(detect(two), (Format::Fio, wanted));
+    assert_eq!(detect(two), (named("fio"), wanted));
     let three = "fio version 3 iolog\n10 /dev/a add\n10 /dev/a open\n12 /dev/a read 4096 512\n15 /dev/b write 0 512\n";
     assert_eq!(detect(three).1, vec![request(0, Kind::Read, 0, 4096, 512), request(3000, Kind::Write, 1, 0, 512)]);
 }
@@ -86,7 +117,27 @@ fn of_blkparse_one_action_is_counted_and_the_summary_is_passed_over() {
         request(200, Kind::Trim, 0, 4096, 8192),
         request(300, Kind::Flush, 0, 0, 0),
     ];
-    assert_eq!(detect(text), (Format::Blkparse, wanted));
+    assert_eq!(detect(text), (named("blkparse"), wanted));
+}
+
+#[test]
+fn of_blktrace_events_those_that_queue_a_request_are_counted_and_payload_is_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = named("blktrace").example();
+    let mut reader = open(&file(&folder, example.file_name, example.bytes), &OpenOptions::default()).unwrap();
+    let requests: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
+    let device = 8 << 20;
+    let wanted = [request(0, Kind::Write, device, 4096, 4096), request(2, Kind::Flush, device, 0, 0)];
+    assert_eq!((reader.format(), &requests[..]), (named("blktrace"), &wanted[..]));
+    assert_eq!(reader.counts().ignored["another action of a request"], 1);
+    for (cut, message) in [(47, "inside an event"), (97, "inside the payload")] {
+        let error = read(&file(&folder, "cut", &example.bytes[..cut]), &OpenOptions::default()).unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+    }
+    let mut other = example.bytes.to_vec();
+    other[48] = 6;
+    let error = read(&file(&folder, "version 6", &other), &OpenOptions::default()).unwrap_err();
+    assert!(error.to_string().ends_with(":2: event 2 does not start with the magic of blktrace version 7"), "{error}");
 }
 
 #[test]
@@ -105,9 +156,9 @@ fn objects_of_cache_traces_get_room_in_the_order_of_first_appearance() {
         request(1_000_000, Kind::Write, 0, 4096, 5000),
         request(2_000_000, Kind::Write, 0, 0, 100),
     ];
-    assert_eq!(read(&path, &OpenOptions::default()).unwrap(), (Format::OracleGeneral, wanted.clone()));
+    assert_eq!(read(&path, &OpenOptions::default()).unwrap(), (named("oracle-general"), wanted.clone()));
     let csv = file(&folder, "x.csv", b"time,obj_id,obj_size,op\n1,77,100,set\n2,5,5000,set\n3,77,100,set\n");
-    let options = OpenOptions { format: Some(Format::LibCacheSimCsv), ..OpenOptions::default() };
+    let options = OpenOptions { format: Some(named("libcachesim-csv")), ..OpenOptions::default() };
     assert_eq!(read(&csv, &options).unwrap().1, wanted);
     bytes.pop();
     let cut = file(&folder, "cut.oracleGeneral.bin", &bytes);
@@ -121,7 +172,7 @@ fn columns_can_be_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(&folder, "t.csv", b"what;when;kb;sector\r\nput;5;4;8\r\nread;6.5;1;2");
     let wanted = vec![request(0, Kind::Write, 0, 4096, 4096), request(1500, Kind::Read, 0, 1024, 1024)];
-    assert_eq!(read(&path, &options).unwrap(), (Format::Csv, wanted));
+    assert_eq!(read(&path, &options).unwrap(), (Format::CSV, wanted));
     let missing = CsvLayout::from_toml("header = true\noffset = 'lba'").unwrap();
     let error = read(&path, &OpenOptions { csv: Some(missing), ..OpenOptions::default() }).unwrap_err();
     assert!(error.to_string().contains("no column is named 'lba'"), "{error}");
@@ -131,7 +182,7 @@ fn columns_can_be_named() {
 fn a_bad_line_names_file_line_and_what_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(&folder, "t.csv", b"1,W,0,4096,10\n1,W,zero,4096,11\n1,W,0,4096,12\n");
-    let options = OpenOptions { format: Some(Format::Alibaba), ..OpenOptions::default() };
+    let options = OpenOptions { format: Some(named("alibaba")), ..OpenOptions::default() };
     let error = read(&path, &options).unwrap_err().to_string();
     assert!(error.contains("t.csv:2: the offset is not a number, or too large: '1,W,zero,4096,11'"), "{error}");
     let skip = OpenOptions { bad_lines: BadLines::Skip { limit: None }, ..options.clone() };
@@ -150,11 +201,42 @@ fn empty_unknown_and_ambiguous_files_are_errors_that_say_so() {
     assert!(message(b"\n\n").contains("empty lines only"));
     assert!(message(b"hello\nworld\n").contains("name it with --trace-format"));
     assert!(message(b"\0\0\0\0").contains("binary"));
-    assert!("blktrace".parse::<Format>().unwrap_err().to_string().contains("the known ones are msr, alibaba"));
-    let huge = OpenOptions { format: Some(Format::Alibaba), ..OpenOptions::default() };
+    assert!("blktrac".parse::<Format>().unwrap_err().to_string().contains("the known ones are msr, alibaba"));
+    let huge = OpenOptions { format: Some(named("alibaba")), ..OpenOptions::default() };
     let path = file(&folder, "huge", b"1,W,18446744073709551615,4096,1\n");
     assert!(read(&path, &huge).unwrap_err().to_string().contains("past 2^64"));
     assert!(open(Path::new("/nonexistent/x"), &OpenOptions::default()).is_err());
+}
+
+#[test]
+fn a_line_without_end_is_an_error_with_its_number_in_every_text_format() {
+    let text = |format: &&Format| !format.example().bytes.contains(&0);
+    for format in Format::ALL.iter().filter(text) {
+        for bad_lines in [BadLines::Stop, BadLines::Skip { limit: None }] {
+            let example = format.example();
+            let lines = example.bytes.iter().filter(|byte| **byte == b'\n').count();
+            let endless = std::io::Cursor::new(example.bytes).chain(std::io::repeat(b'7'));
+            let options = OpenOptions { format: Some(*format), bad_lines, ..OpenOptions::default() };
+            let reader = TraceReader::from_stream("endless", std::io::BufReader::new(endless), &options).unwrap();
+            let error = reader.collect::<Result<Vec<_>, _>>().unwrap_err().to_string();
+            let wanted = format!("endless:{}: the line is longer than {MAX_LINE_BYTES} bytes", lines + 1);
+            assert!(error.starts_with(&wanted), "{format}: {error}");
+            assert!(error.len() < 300, "the line is not repeated in the error: {error}");
+        }
+    }
+    let endless = std::io::BufReader::new(std::io::repeat(b'7'));
+    let error = TraceReader::from_stream("endless", endless, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("its first line is longer than 65536 bytes"), "{error}");
+}
+
+#[test]
+fn an_endless_line_in_a_small_compressed_file_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = TEXT.as_bytes().to_vec();
+    bytes.resize(100 << 20, b'7');
+    let path = file(&folder, "bomb.csv.zst", &zstd::encode_all(&bytes[..], 1).unwrap());
+    let error = read(&path, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("bomb.csv.zst:3: the line is longer than"), "{error}");
 }
 
 const TEXT: &str = "1,W,0,4096,10\n1,W,4096,4096,20\n";
@@ -199,7 +281,7 @@ fn a_damaged_native_trace_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let text = file(&folder, "t", TEXT.repeat(2000).as_bytes());
     let path = folder.path().join("t.mgt");
-    convert(&text, &OpenOptions::default(), &path, Format::Mgt).unwrap();
+    convert(&text, &OpenOptions::default(), &path, Format::MGT).unwrap();
     let whole = std::fs::read(&path).unwrap();
     assert_eq!(read(&path, &OpenOptions::default()).unwrap().1.len(), 4000);
     for cut in [16, whole.len() / 2, whole.len() - 1] {
@@ -219,11 +301,11 @@ fn a_damaged_native_trace_is_an_error() {
 fn an_unfinished_trace_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.mgt");
-    let mut writer = TraceWriter::create(&path, Format::Mgt).unwrap();
+    let mut writer = TraceWriter::create(&path, Format::MGT).unwrap();
     writer.write(&request(0, Kind::Write, 0, 0, 4096)).unwrap();
     drop(writer);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    assert!(matches!(TraceWriter::create(&path, Format::Spc), Err(TraceError::NotWritable { .. })));
+    assert!(matches!(TraceWriter::create(&path, named("spc")), Err(TraceError::NotWritable { .. })));
 }
 
 #[test]
@@ -284,22 +366,22 @@ fn renumbered(requests: &[Request]) -> Vec<Request> {
 proptest! {
     #[test]
     fn native_traces_come_back_as_they_were(requests in requests(ALL)) {
-        prop_assert_eq!(round_trip(Format::Mgt, "t.mgt", &requests), requests);
+        prop_assert_eq!(round_trip(Format::MGT, "t.mgt", &requests), requests);
     }
 
     #[test]
     fn csv_traces_come_back_as_they_were(requests in requests(&[Kind::Read, Kind::Write, Kind::Trim])) {
-        prop_assert_eq!(round_trip(Format::Csv, "t.csv.zst", &requests), requests);
+        prop_assert_eq!(round_trip(Format::CSV, "t.csv.zst", &requests), requests);
     }
 
     #[test]
     fn fio_traces_come_back_with_devices_renumbered(requests in requests(ALL)) {
-        prop_assert_eq!(round_trip(Format::Fio, "t.log.gz", &requests), renumbered(&requests));
+        prop_assert_eq!(round_trip(named("fio"), "t.log.gz", &requests), renumbered(&requests));
     }
 
     #[test]
     fn msr_traces_come_back_with_devices_renumbered(requests in requests(&[Kind::Read, Kind::Write])) {
-        prop_assert_eq!(round_trip(Format::Msr, "t.csv", &requests), renumbered(&requests));
+        prop_assert_eq!(round_trip(named("msr"), "t.csv", &requests), renumbered(&requests));
     }
 
     #[test]

@@ -3,10 +3,11 @@
 
 use margay_trace::TraceError;
 use margay_trace::vm::{
-    CaptureOptions, LoadOptions, PageMap, Reference, References, VmFormat, VmHeader, VmReader, VmWriter, capture,
-    is_vm_trace,
+    CaptureOptions, LoadOptions, MAX_PAGES, PageMap, Reference, References, VmFormat, VmHeader, VmReader, VmWriter,
+    capture, info, is_vm_trace,
 };
 use proptest::prelude::*;
+use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
 fn read(path: &Path) -> Result<Vec<Reference>, TraceError> {
@@ -51,7 +52,7 @@ fn the_text_of_lackey_becomes_pages() {
     let path = folder.path().join("lackey.txt");
     std::fs::write(&path, LACKEY).unwrap();
     let reader = VmReader::open(&path, VmHeader::DEFAULT).unwrap();
-    assert_eq!(reader.format(), VmFormat::Lackey);
+    assert_eq!(reader.format().name(), "lackey");
     let pages = |references: Vec<Reference>| -> Vec<(u64, bool)> {
         references.into_iter().map(|reference| (reference.page, reference.write)).collect()
     };
@@ -84,6 +85,39 @@ fn other_files_and_headers_are_refused_by_name() {
 }
 
 #[test]
+fn every_format_recognizes_its_example_alone_and_reads_it_whole() {
+    let names: std::collections::BTreeSet<_> = VmFormat::ALL.iter().map(|format| format.name()).collect();
+    assert_eq!(names.len(), VmFormat::ALL.len());
+    for format in VmFormat::ALL {
+        assert!(!format.summary().is_empty() && !format.source().is_empty());
+        let example = format.example();
+        let reader = VmReader::from_stream(example.file_name, Cursor::new(example.bytes), VmHeader::DEFAULT).unwrap();
+        assert_eq!(reader.format(), *format);
+        assert_eq!(reader.map(Result::unwrap).count() as u64, example.requests, "{format:?}");
+        // Cut anywhere it is another trace or an error.
+        for end in 0..example.bytes.len() {
+            let cut = Cursor::new(&example.bytes[..end]);
+            let records: Result<Vec<_>, _> =
+                VmReader::from_stream("cut", cut, VmHeader::DEFAULT).and_then(|reader| reader.collect());
+            assert!(records.map_or(0, |records| records.len()) as u64 <= example.requests, "{format:?} cut at {end}");
+        }
+        let mut garbage = example.bytes.to_vec();
+        garbage.extend([0xff; 30]);
+        let reader = VmReader::from_stream("garbage", Cursor::new(garbage), VmHeader::DEFAULT).unwrap();
+        let error = reader.collect::<Result<Vec<_>, _>>().unwrap_err();
+        assert!(matches!(error, TraceError::BadLine { line, .. } if line > example.requests), "{error}");
+    }
+}
+
+#[test]
+fn a_line_without_end_is_an_error_with_its_number() {
+    let endless = Cursor::new(LACKEY).chain(std::io::repeat(b' '));
+    let reader = VmReader::from_stream("endless", BufReader::new(endless), VmHeader::DEFAULT).unwrap();
+    let error = reader.collect::<Result<Vec<_>, _>>().unwrap_err().to_string();
+    assert!(error.starts_with("endless:7: the line is longer than 65536 bytes"), "{error}");
+}
+
+#[test]
 fn pages_are_numbered_by_chunk_or_one_by_one_and_those_never_written_can_be_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.vmt");
@@ -109,6 +143,40 @@ fn pages_are_numbered_by_chunk_or_one_by_one_and_those_never_written_can_be_left
 }
 
 #[test]
+fn info_counts_records_and_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vmt");
+    let records = [(1000, false), (5, true), (5, true), (1001, true), (5, false)];
+    write(&path, &records.map(|(page, write)| Reference { page, write }));
+    let info = info(&path, VmHeader::DEFAULT).unwrap();
+    assert_eq!((info.records, info.writes, info.pages, info.written_pages), (5, 3, 3, 2));
+    assert_eq!((info.format.name(), info.header), ("vmt", VmHeader::DEFAULT));
+}
+
+/// Each byte is a read of the next page: a small compressed file that names more pages than memory holds.
+#[test]
+fn a_small_file_that_touches_too_many_pages_is_an_error_at_the_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bomb.vmt.zst");
+    let mut bytes = b"VMT1\x0b\x01\x40\0\0\0\0\0\0\0\0\0".to_vec();
+    bytes.push(0);
+    bytes.resize(16 + MAX_PAGES as usize + 1000, 4);
+    let compressed = zstd::encode_all(&bytes[..], 1).unwrap();
+    assert!(compressed.len() < 34_000, "{}", compressed.len());
+    std::fs::write(&path, compressed).unwrap();
+    let place = format!("bomb.vmt.zst:{}: more than {MAX_PAGES} pages are touched", MAX_PAGES + 1);
+    for map in [PageMap::Chunks, PageMap::Dense] {
+        let options = LoadOptions { page_shift: 11, chunk_pages: 64, map, only_written: false };
+        let error = References::load(&path, &options).unwrap_err().to_string();
+        assert!(error.contains(&place), "{error}");
+    }
+    let error = info(&path, VmHeader::DEFAULT).unwrap_err().to_string();
+    assert!(error.contains(&place), "{error}");
+    let options = LoadOptions { page_shift: 11, chunk_pages: 0, map: PageMap::Chunks, only_written: false };
+    assert!(References::load(&path, &options).unwrap_err().to_string().contains("chunks of 0 pages"));
+}
+
+#[test]
 fn a_program_is_captured_while_it_runs() {
     if std::process::Command::new("valgrind").arg("--version").output().is_err() {
         assert!(std::env::var_os("CI").is_none(), "CI has valgrind");
@@ -117,12 +185,12 @@ fn a_program_is_captured_while_it_runs() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("true.vmt.zst");
-    let options = CaptureOptions { header: VmHeader::DEFAULT, most_records: 0 };
+    let options = CaptureOptions { header: VmHeader::DEFAULT, max_records: 0 };
     let captured = capture(&["true".into()], &path, &options, |_| true).unwrap();
     assert!(captured.status.success() && !captured.was_ended);
     assert_eq!(read(&path).unwrap().len() as u64, captured.progress.records);
     assert!(captured.progress.accesses > 10_000, "{captured:?}");
-    let few = CaptureOptions { most_records: 100, ..options };
+    let few = CaptureOptions { max_records: 100, ..options };
     let captured = capture(&["sleep".into(), "0.1".into()], &path, &few, |_| true).unwrap();
     assert!(captured.was_ended && (100..110).contains(&captured.progress.records), "{captured:?}");
 }

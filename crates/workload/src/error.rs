@@ -1,25 +1,25 @@
-/// A workload that cannot be understood or run.
+/// Why a workload cannot be parsed or run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
-    /// No such generator.
+    /// There is no generator of this name.
     #[error("unknown workload '{name}'; the known ones are {known}, or a path to a .toml file")]
     Unknown {
         /// What was written.
         name: String,
-        /// What could be.
+        /// The names that there are, separated by commas.
         known: String,
     },
-    /// A parameter's value.
+    /// A parameter has a value outside its range.
     #[error("workload {key} = {value}: expected {wanted}")]
     Value {
         /// The parameter.
         key: String,
         /// What was written.
         value: String,
-        /// What could be.
+        /// The values that are allowed.
         wanted: String,
     },
-    /// The TOML text.
+    /// The TOML file cannot be read or parsed; the text says why.
     #[error("{0}")]
     Toml(String),
 }

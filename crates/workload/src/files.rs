@@ -1,6 +1,6 @@
-//! File benchmarks: what programs of small devices do with their files. Deterministic under a seed.
+//! File benchmarks: how programs of small devices use their files. The same for the same seed.
 //!
-//! The MODA paper (Baek et al. 2007, sec. 6) names seven; their sizes are those that its Table 1 fits
+//! The MODA paper (Baek et al. 2007, sec. 6) names seven of them. Their sizes were fitted to its Table 1
 //! (docs/reproduction.md).
 
 use crate::WorkloadError;
@@ -12,18 +12,18 @@ use std::str::FromStr;
 /// A step of a program. Files and directories are numbered in the order of their creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOp {
-    /// Makes a directory, in a directory or in the top one.
+    /// Makes a directory.
     Mkdir {
         /// Its number.
         directory: u32,
-        /// The directory it is in.
+        /// The directory that it is in; none for the root.
         parent: Option<u32>,
     },
-    /// Makes a file and opens it.
+    /// Creates a file and opens it.
     Create {
         /// Its number.
         file: u32,
-        /// The directory it is in.
+        /// The directory that it is in; none for the root.
         parent: Option<u32>,
     },
     /// Opens a file.
@@ -35,17 +35,17 @@ pub enum FileOp {
     Append {
         /// The file.
         file: u32,
-        /// Bytes.
+        /// Length, in bytes.
         bytes: u32,
     },
     /// Writes at the start of an open file.
     Overwrite {
         /// The file.
         file: u32,
-        /// Bytes.
+        /// Length, in bytes.
         bytes: u32,
     },
-    /// Writes what was written to an open file to flash.
+    /// Makes durable what was written to an open file.
     Sync {
         /// The file.
         file: u32,
@@ -82,7 +82,7 @@ pub enum FileBenchmark {
 }
 
 impl FileBenchmark {
-    /// Those of the paper's Table 1, in its order.
+    /// The benchmarks of the paper's Table 1, in its order.
     pub const ALL: [Self; 7] =
         [Self::Camera, Self::Movie, Self::Phone, Self::Recorder, Self::Fax, Self::Postmark, Self::Andrew];
 
@@ -100,7 +100,7 @@ impl FileBenchmark {
         }
     }
 
-    /// What it does.
+    /// Its steps in a line.
     pub const fn summary(self) -> &'static str {
         match self {
             Self::Camera => "11 x 6 pictures of 200 to 400 KiB; some are looked at, at last some deleted",
@@ -114,7 +114,7 @@ impl FileBenchmark {
         }
     }
 
-    /// Its steps.
+    /// The steps of the benchmark, which depend on the seed alone.
     pub fn steps(self, seed: u64) -> Vec<FileOp> {
         let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x000F_11E5);
         let mut script = Script { steps: Vec::new(), files: 0, directories: 0, random };
@@ -132,7 +132,7 @@ impl FileBenchmark {
     }
 }
 
-/// One benchmark, or several at once.
+/// One benchmark, or several that run at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileMix(pub Vec<FileBenchmark>);
 
@@ -158,25 +158,25 @@ impl FromStr for FileMix {
 }
 
 impl FileMix {
-    /// The steps of all, each spread evenly over the whole.
+    /// The steps of all benchmarks, those of each spread evenly over the whole run.
     pub fn steps(&self, seed: u64) -> Vec<FileOp> {
         let mut all = Vec::new();
         let (mut files, mut directories) = (0, 0);
         for (index, benchmark) in self.0.iter().enumerate() {
             let steps = benchmark.steps(seed.wrapping_add(index as u64 * 7919));
             let count = steps.len() as f64;
-            let (mut most_file, mut most_directory) = (0, 0);
+            let (mut new_files, mut new_directories) = (0, 0);
             for (i, step) in steps.into_iter().enumerate() {
                 if let FileOp::Create { file, .. } = step {
-                    most_file = most_file.max(file + 1);
+                    new_files = new_files.max(file + 1);
                 }
                 if let FileOp::Mkdir { directory, .. } = step {
-                    most_directory = most_directory.max(directory + 1);
+                    new_directories = new_directories.max(directory + 1);
                 }
                 all.push((i as f64 / count, index, step.shifted(files, directories)));
             }
-            files += most_file;
-            directories += most_directory;
+            files += new_files;
+            directories += new_directories;
         }
         all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         all.into_iter().map(|(.., step)| step).collect()
@@ -184,7 +184,7 @@ impl FileMix {
 }
 
 impl FileOp {
-    /// The same with later numbers.
+    /// The same step with `files` and `directories` added to its numbers.
     fn shifted(self, files: u32, directories: u32) -> Self {
         let parent = |parent: Option<u32>| parent.map(|parent| parent + directories);
         match self {
@@ -210,14 +210,14 @@ struct Script {
     random: Xoshiro256PlusPlus,
 }
 
-/// Bytes of a program's write.
+/// Bytes that a program writes at a time.
 const WRITE_BYTES: u32 = 4096;
 
 impl Script {
-    /// A number from `low` to `high`.
+    /// Draws a number from `low` to `high`, both included.
     fn between(&mut self, low: u32, high: u32) -> u32 {
         let span = u64::from(high - low) + 1;
-        // Unbiased to one part in 2^32.
+        // The bias is below one part in 2^32.
         low + ((u128::from(self.random.next_u64()) * u128::from(span)) >> 64) as u32
     }
 
@@ -246,7 +246,7 @@ impl Script {
         self.steps.push(FileOp::Close { file });
     }
 
-    /// A file of so many bytes, closed.
+    /// Creates a file of this length and closes it.
     fn file(&mut self, parent: Option<u32>, bytes: u32) -> u32 {
         let file = self.create(parent);
         self.append(file, bytes);
@@ -321,14 +321,14 @@ fn fax(script: &mut Script) {
     script.close(history);
 }
 
-/// Reads a file or appends to it, up to `most` bytes; files with their sizes.
-fn read_or_append(script: &mut Script, files: &mut [(u32, u32)], most: u32) {
+/// Reads a random file, or appends to it until it has up to `max_bytes`. `files` holds files and their sizes.
+fn read_or_append(script: &mut Script, files: &mut [(u32, u32)], max_bytes: u32) {
     let at = script.between(0, files.len() as u32 - 1) as usize;
     let (file, bytes) = files[at];
     if script.between(0, 1) == 0 {
         script.steps.push(FileOp::Read { file });
-    } else if bytes < most {
-        let more = script.between(1, most - bytes);
+    } else if bytes < max_bytes {
+        let more = script.between(1, max_bytes - bytes);
         script.steps.push(FileOp::Open { file });
         script.append(file, more);
         script.close(file);
@@ -347,7 +347,7 @@ fn postmark(script: &mut Script) {
     }
 }
 
-/// Katcher's Postmark with its default numbers, without the final deletion.
+/// Postmark with its default settings (Katcher 1997), without the final deletion of all files.
 fn postmark_stock(script: &mut Script) {
     let create = |script: &mut Script| {
         let bytes = script.between(500, 9_774);

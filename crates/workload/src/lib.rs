@@ -1,7 +1,7 @@
 //! Seeded workload generators: page operations on an exported space.
 //!
-//! Deterministic under a seed on every machine: integers come from Xoshiro256++ and every transcendental
-//! function from `libm`.
+//! A workload is the same for the same seed on every machine: integers come from Xoshiro256++, and every
+//! transcendental function from `libm`.
 
 mod error;
 mod files;
@@ -20,12 +20,12 @@ pub use running::Workload;
 pub use spec::{Arrival, Layout, Mix, Pattern, SizeClass, WorkloadSpec, Zone};
 pub use zipf::Zipf;
 
-/// What is done to a page.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
     /// The page is written.
     Write,
-    /// The page is dead.
+    /// The content of the page is no longer needed.
     Trim,
     /// The page is read.
     Read,
@@ -34,10 +34,10 @@ pub enum OpKind {
 /// An operation on one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageOp {
-    /// Time since the start, in microseconds; 0 throughout if the workload has no times.
+    /// Time since the start of the workload, in microseconds; always 0 if the workload has no times.
     pub time_us: u64,
     /// Logical page number.
     pub lpn: u32,
-    /// What is done.
+    /// Its kind.
     pub kind: OpKind,
 }

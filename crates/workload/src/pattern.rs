@@ -3,13 +3,13 @@ use crate::spec::{Layout, Mix, Pattern};
 use crate::zipf::{Zipf, unit};
 use rand::Rng;
 
-/// Uniform in `0..len`: the high part of a product (Lemire), biased by less than len / 2^64.
+/// A number in `0..len`: the high part of a product (Lemire 2019), with a bias of less than len / 2^64.
 #[inline(always)]
 fn below(generator: &mut impl Rng, len: u32) -> u32 {
     ((u128::from(generator.next_u64()) * u128::from(len)) >> 64) as u32
 }
 
-/// Where the page of a rank lies.
+/// Maps ranks to pages, so that low ranks, which are favoured, lie where the layout says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     Scattered(Permutation),
@@ -32,13 +32,13 @@ impl Place {
             Self::Scattered(permutation) => permutation.image(rank),
             Self::Contiguous => rank,
             Self::Strided { pages, favoured } => {
-                // Favoured page k at floor(k * pages / favoured); the others fill the gaps in order.
+                // Favoured page k is at floor(k * pages / favoured); the others fill the gaps in order.
                 let (pages, favoured, rank) = (u64::from(pages), u64::from(favoured), u64::from(rank));
                 if rank < favoured {
                     return (rank * pages / favoured) as u32;
                 }
                 let other = rank - favoured;
-                // The number of favoured pages before the other-th other page, by the same line.
+                // The number of favoured pages before this one: an estimate by the same formula, then corrected.
                 let mut before = other * favoured / (pages - favoured).max(1);
                 while before < favoured && before * pages / favoured <= other + before {
                     before += 1;
@@ -52,7 +52,7 @@ impl Place {
     }
 }
 
-/// A pattern at work on `pages` pages.
+/// The state of a pattern that runs on a number of pages.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Sequential { next: u32 },
@@ -63,7 +63,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// `pattern` must not be phases.
+    /// `pattern` must not be [`Pattern::Phases`], which the workload runs one by one.
     pub fn new(pattern: &Pattern, pages: u32, seed: u64) -> Self {
         match pattern {
             Pattern::Sequential | Pattern::Phases { .. } => Self::Sequential { next: 0 },
@@ -89,7 +89,7 @@ impl Source {
             space += zone.space;
             sum += zone.access / accesses;
             let end = ((space * f64::from(pages)).round() as u32).clamp(start, pages);
-            // A zone too small for a page takes the last one before it.
+            // A zone that is smaller than a page shares the page before it.
             let first = start.min(pages - 1);
             zones.push((sum, first, (end - start).max(1)));
             start = end;
@@ -102,7 +102,7 @@ impl Source {
         Self::Mix { zones, sizes, next: 0, left: 0 }
     }
 
-    /// Calls `take` with page after page until it answers false.
+    /// Calls `take` with one page after the other until it returns false.
     pub fn draw<R: Rng>(&mut self, pages: u32, generator: &mut R, mut take: impl FnMut(&mut R, u32) -> bool) {
         match self {
             Self::Sequential { next } => loop {

@@ -1,5 +1,5 @@
-/// A pseudo-random bijection of `0..len`, without a table: a Feistel network over the next even power of two,
-/// walked until it falls inside (cycle walking).
+/// A pseudo-random bijection of `0..len` without a table: a Feistel network over the next even power of two, applied
+/// again until the value is below `len` (cycle walking, Black and Rogaway 2002).
 #[derive(Clone, Copy, Debug)]
 pub struct Permutation {
     len: u32,
@@ -10,7 +10,7 @@ pub struct Permutation {
 impl Permutation {
     const ROUNDS: usize = 6;
 
-    /// The bijection of `0..len` that belongs to `seed`.
+    /// The bijection of `0..len` for `seed`.
     pub fn new(len: u32, seed: u64) -> Self {
         let bits = 32 - len.saturating_sub(1).leading_zeros();
         let mut state = seed ^ 0x6A09_E667_F3BC_C909;
@@ -43,7 +43,7 @@ impl Permutation {
         }
     }
 
-    /// The image of an index below the length.
+    /// The image of an index, which must be below the length.
     pub fn image(&self, index: u32) -> u32 {
         debug_assert!(index < self.len);
         let mask = (1u32 << self.half_bits) - 1;
@@ -52,7 +52,7 @@ impl Permutation {
         })
     }
 
-    /// The index whose image this is.
+    /// The index whose image is `image`, which must be below the length: the inverse of [`Permutation::image`].
     pub fn index(&self, image: u32) -> u32 {
         debug_assert!(image < self.len);
         let mask = (1u32 << self.half_bits) - 1;

@@ -1,7 +1,7 @@
-/// What a person wants to know of a generator or a parameter.
+/// A generator or a parameter, as it is listed for people.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
-    /// How to write it.
+    /// How it is written on the command line.
     pub name: &'static str,
     /// What it does.
     pub summary: &'static str,
@@ -11,7 +11,7 @@ const fn info(name: &'static str, summary: &'static str) -> Info {
     Info { name, summary }
 }
 
-/// The generators.
+/// All generators that are named on the command line.
 pub fn patterns() -> &'static [Info] {
     const PATTERNS: &[Info] = &[
         info("sequential", "page after page, over and over"),
@@ -23,7 +23,7 @@ pub fn patterns() -> &'static [Info] {
     PATTERNS
 }
 
-/// Parameters of every generator.
+/// The parameters that every generator takes.
 pub fn parameters() -> &'static [Info] {
     const PARAMETERS: &[Info] = &[
         info("writes=N", "host page writes; endless without"),

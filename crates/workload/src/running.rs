@@ -6,7 +6,7 @@ use crate::{OpKind, PageOp, WorkloadError};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A generator at work.
+/// A running workload: an iterator over its operations.
 #[derive(Clone, Debug)]
 pub struct Workload {
     phases: Vec<Phase>,
@@ -21,7 +21,7 @@ pub struct Workload {
 struct Phase {
     spec: WorkloadSpec,
     source: Source,
-    /// Pages that may be written; behind a permutation if it scatters.
+    /// Pages that may be written: those below this number, or, with `scatter`, those whose index is below it.
     writable: u32,
     scatter: Option<Permutation>,
     left: u64,
@@ -35,7 +35,7 @@ impl Phase {
             let value = format!("{writable} of {pages}");
             return Err(WorkloadError::value("writable pages", value, format!("at least {needed}")));
         }
-        // Read-only pages lie among the others, but behind a sequence.
+        // Read-only pages are scattered among the others; only a sequential workload has them at the end.
         let scatters = writable < pages && spec.pattern != Pattern::Sequential;
         Ok(Self {
             source: Source::new(&spec.pattern, writable, seed ^ 0xA5A5),
@@ -52,7 +52,8 @@ impl Phase {
 }
 
 impl Workload {
-    /// A workload on logical pages `0..pages`.
+    /// Starts a workload on logical pages `0..pages`. It is an error if a parameter is outside its range or no page may
+    /// be written.
     pub fn new(spec: &WorkloadSpec, pages: u32, seed: u64) -> Result<Self, WorkloadError> {
         spec.check()?;
         if pages == 0 {
@@ -71,7 +72,7 @@ impl Workload {
         Ok(Self { phases, current: 0, rounds_left, generator, clock: 0.0, pages })
     }
 
-    /// Appends up to `max` operations; returns how many, 0 at the end.
+    /// Appends up to `max` operations to `out`. Returns how many were appended, which is 0 only at the end.
     pub fn next_batch(&mut self, out: &mut Vec<PageOp>, max: usize) -> usize {
         let before = out.len();
         while out.len() - before < max && self.rounds_left > 0 {
@@ -97,7 +98,7 @@ impl Workload {
         self.phases.iter().all(|phase| phase.is_read_only(lpn))
     }
 
-    /// Pages that are never written or trimmed.
+    /// The number of pages that are never written or trimmed.
     pub fn read_only_pages(&self) -> u32 {
         if self.phases.iter().all(|phase| phase.writable == self.pages) {
             return 0;

@@ -4,64 +4,64 @@ use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where the favoured pages of a skewed pattern lie.
+/// Where the pages lie that a skewed pattern favours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// Chosen at random over the space: the reading that meets the FMS tables.
+    /// Scattered at random over the space. With this the FMS tables are reproduced.
     #[default]
     Scattered,
-    /// The first ones.
+    /// The first pages of the space.
     Contiguous,
-    /// Every k-th.
+    /// Evenly spaced over the space.
     Strided,
 }
 
-/// When operations arrive.
+/// The times at which operations arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Arrival {
-    /// At once; the workload has no times.
+    /// As fast as possible: the workload has no times.
     #[default]
     Asap,
-    /// At a fixed distance, in microseconds.
+    /// At a fixed interval, in microseconds.
     Fixed(f64),
-    /// As a Poisson process with this mean distance, in microseconds.
+    /// As a Poisson process with this mean interval, in microseconds.
     Poisson(f64),
 }
 
-/// A share of the space and the share of the accesses that goes to it.
+/// A part of the space and its share of the accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Zone {
-    /// Share of the pages; zones follow each other.
+    /// Share of the pages. Zones lie one after the other.
     pub space: f64,
     /// Weight of the accesses.
     pub access: f64,
 }
 
-/// A request size and how often it occurs.
+/// A request size and its frequency.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizeClass {
-    /// Pages.
+    /// Size, in pages.
     pub pages: u32,
     /// Weight of the requests.
     pub weight: f64,
 }
 
-/// Requests of several sizes to zones of the space, as the JEDEC endurance workloads are defined.
+/// Requests of several sizes to zones of the space, as JEDEC defines endurance workloads (JESD219A).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
     /// Zones from the start of the space; the shares of space add up to 1.
     pub zones: Vec<Zone>,
-    /// Sizes of requests, aligned to their own size.
+    /// Sizes of requests. Each request is aligned to its size.
     pub sizes: Vec<SizeClass>,
 }
 
-/// Which page comes next.
+/// The order in which pages are accessed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
-    /// Page after page, over and over.
+    /// All pages in ascending order, over and over.
     Sequential,
     /// Every page with the same probability.
     Random,
@@ -85,7 +85,7 @@ pub enum Pattern {
     Mix(Mix),
     /// One workload after the other.
     Phases {
-        /// How often all phases are run through.
+        /// How many times the phases are run, all in order each time.
         repeat: u32,
         /// The phases.
         phases: Vec<WorkloadSpec>,
@@ -98,11 +98,11 @@ pub enum Pattern {
 /// poisson=24.6s,read-only=0.1`. As TOML, for mixes and phases: see [`WorkloadSpec::from_toml`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadSpec {
-    /// Which page comes next.
+    /// The order in which pages are accessed.
     pub pattern: Pattern,
     /// Host page writes; endless if not given.
     pub writes: Option<u64>,
-    /// When operations arrive.
+    /// The times of the operations.
     pub arrival: Arrival,
     /// Share of reads among the operations.
     pub reads: f64,
@@ -125,12 +125,12 @@ fn jedec_enterprise() -> Mix {
 }
 
 impl WorkloadSpec {
-    /// A pattern, endless, without times, writes only.
+    /// A workload that only writes, without times and without end.
     pub fn new(pattern: Pattern) -> Self {
         Self { pattern, writes: None, arrival: Arrival::Asap, reads: 0.0, trims: 0.0, read_only: 0.0 }
     }
 
-    /// The text of a workload, or the path of a TOML file (it ends in `.toml`).
+    /// Parses the text of a workload, or reads the TOML file that the text names by ending in `.toml`.
     pub fn load(text: &str) -> Result<Self, WorkloadError> {
         if !text.ends_with(".toml") {
             return text.parse();
@@ -149,7 +149,7 @@ impl WorkloadSpec {
         file.spec()
     }
 
-    /// Host page writes in all, if it ends.
+    /// The total number of host page writes, or `None` for a workload without end.
     pub fn expected_writes(&self) -> Option<u64> {
         match &self.pattern {
             Pattern::Phases { repeat, phases } => {
@@ -265,7 +265,7 @@ impl File {
     }
 }
 
-/// Microseconds of `20ms`, `5s`, `14d`.
+/// Parses a time such as `20ms`, `5s` or `14d` into microseconds.
 fn duration_us(key: &str, text: &str) -> Result<f64, WorkloadError> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -369,7 +369,7 @@ impl fmt::Display for WorkloadSpec {
         match &self.pattern {
             Pattern::Sequential => f.write_str("sequential")?,
             Pattern::Random => f.write_str("random")?,
-            // The shares were written in percent; more digits than these are not meant.
+            // The shares were given in percent; rounding removes the digits that the division by 100 added.
             Pattern::HotCold { access, space, .. } => {
                 let percent = |share: f64| (share * 1e8).round() / 1e6;
                 write!(f, "hot-cold:{}/{}", percent(*access), percent(*space))?;

@@ -1,9 +1,9 @@
 use rand::Rng;
 
-/// Ranks `0..len` with probability proportional to `1 / (rank + 1)^exponent`.
+/// A distribution over the ranks `0..len` with probabilities proportional to `1 / (rank + 1)^exponent`.
 ///
-/// Rejection-inversion (Hörmann and Derflinger 1996): no table, about 1.1 draws per sample, exact for every
-/// positive exponent.
+/// Sampled by rejection-inversion (Hörmann and Derflinger 1996), which needs no table and about 1.1 draws per sample,
+/// and is exact for every positive exponent.
 #[derive(Clone, Copy, Debug)]
 pub struct Zipf {
     len: f64,
@@ -14,7 +14,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// `len` at least 1, `exponent` positive.
+    /// A distribution over `len` ranks, at least 1, with a positive exponent.
     pub fn new(len: u32, exponent: f64) -> Self {
         let mut zipf = Self { len: f64::from(len), exponent, top: 0.0, bottom: 0.0, shortcut: 0.0 };
         zipf.top = zipf.integral(1.5) - 1.0;
@@ -41,7 +41,7 @@ impl Zipf {
         libm::exp(slope * x)
     }
 
-    /// A rank.
+    /// Draws a rank.
     pub fn sample(&self, generator: &mut impl Rng) -> u32 {
         loop {
             let u = self.bottom + unit(generator) * (self.top - self.bottom);
@@ -54,7 +54,7 @@ impl Zipf {
     }
 }
 
-/// Uniform in [0, 1).
+/// A number drawn uniformly from [0, 1).
 #[inline]
 pub(crate) fn unit(generator: &mut impl Rng) -> f64 {
     (generator.next_u64() >> 11) as f64 / (1u64 << 53) as f64

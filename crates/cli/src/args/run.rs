@@ -5,6 +5,7 @@ use super::{OutputArgs, bytes};
 use crate::failure::Failure;
 use clap::Args;
 use margay_lab::{AddressChoice, Capacity, DeviceSpec, Experiment, Limit, Source, TraceSource};
+use margay_trace::Format;
 use margay_workload::WorkloadSpec;
 use std::path::{Path, PathBuf};
 
@@ -48,8 +49,7 @@ pub struct GenerateArgs {
     pub workload: String,
     /// The trace file to write
     pub to: PathBuf,
-    /// Format of the trace: mgt, fio, msr or csv
-    #[arg(long, default_value = "mgt")]
+    #[arg(long, default_value = "mgt", help = format!("Format of the trace: one of {}", Format::writable_names()))]
     pub format: String,
     /// Number of pages in the address space
     #[arg(long, default_value_t = 65536)]

@@ -67,8 +67,12 @@ pub enum TraceCommand {
         from: PathBuf,
         /// The trace to write; it is compressed if its name ends in .zst or .gz
         to: PathBuf,
-        /// Format to write: mgt, fio, msr or csv
-        #[arg(long, default_value = "mgt", value_name = "FORMAT")]
+        #[arg(
+            long,
+            default_value = "mgt",
+            value_name = "FORMAT",
+            help = format!("Format to write: one of {}", Format::writable_names())
+        )]
         to_format: String,
         #[command(flatten)]
         reading: ReadingArgs,

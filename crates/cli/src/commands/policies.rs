@@ -3,6 +3,8 @@ use crate::failure::Failure;
 use margay_lab::{DeviceSpec, presets};
 use margay_policy::spec::Kind;
 use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Spec};
+use margay_trace::Format;
+use margay_trace::vm::VmFormat;
 use std::fmt::Write;
 
 struct Entry {
@@ -20,6 +22,15 @@ fn policy<K: Kind>(spec: Spec<K>) -> Entry {
 
 fn plain(name: &str, summary: &str) -> Entry {
     Entry { name: name.into(), summary: summary.into(), parameters: Vec::new(), source: String::new() }
+}
+
+fn trace_format(format: Format) -> Entry {
+    let mut parameters = vec![("detected by".into(), format.detected_by())];
+    if let Some(writer) = format.writer() {
+        let kinds: Vec<_> = writer.kinds.iter().map(|kind| format!("{kind:?}").to_lowercase()).collect();
+        parameters.push(("can be written".into(), kinds.join(", ")));
+    }
+    Entry { parameters, source: format.source().into(), ..plain(format.name(), format.summary()) }
 }
 
 type List = (ListOf, &'static str, Vec<Entry>);
@@ -57,10 +68,22 @@ fn lists() -> Result<Vec<List>, Failure> {
             "Workloads, and the parameters of all of them",
             workloads.map(|i| plain(i.name, i.summary)).collect(),
         ),
+        (ListOf::Traces, "Trace formats", Format::ALL.iter().copied().map(trace_format).collect()),
         (
             ListOf::Traces,
-            "Trace formats",
-            margay_trace::Format::ALL.iter().map(|format| plain(format.name(), format.doc())).collect(),
+            "Formats of page references (margay vm)",
+            VmFormat::ALL
+                .iter()
+                .map(|format| Entry {
+                    parameters: if format.is_written() {
+                        vec![("can be written".into(), "yes".into())]
+                    } else {
+                        Vec::new()
+                    },
+                    source: format.source().into(),
+                    ..plain(format.name(), format.summary())
+                })
+                .collect(),
         ),
         (ListOf::Devices, "Devices", devices),
     ])

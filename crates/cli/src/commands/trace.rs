@@ -3,10 +3,9 @@ use crate::args::TraceCommand;
 use crate::failure::Failure;
 use crate::output::report;
 use indicatif::ProgressBar;
-use margay_trace::vm::{CaptureOptions, VmFormat, VmHeader, VmReader, VmWriter, capture, is_vm_trace};
+use margay_trace::vm::{self, CaptureOptions, VmHeader, VmReader, VmWriter, capture, is_vm_trace};
 use margay_trace::{Format, convert, hash_file, info, open};
 use serde_json::json;
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -50,7 +49,7 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
             }
             let page_shift = page_bytes.trailing_zeros() as u8;
             let header = VmHeader { page_shift, fetches: !no_fetches, window: reduce };
-            capture_program(&program, &output, &CaptureOptions { header, most_records: records }, quiet)
+            capture_program(&program, &output, &CaptureOptions { header, max_records: records }, quiet)
         }
         TraceCommand::Head { file, count, reading } => {
             if reading.trace_format.is_none() && is_vm_trace(&file)? {
@@ -77,39 +76,29 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
     }
 }
 
-/// Describes a trace of page references.
+/// The statistics of a trace of page references, as text or JSON.
 fn references_info(file: &Path, as_json: bool) -> Result<Vec<u8>, Failure> {
-    let mut reader = VmReader::open(file, VmHeader::DEFAULT)?;
-    let mut pages: HashMap<u64, bool> = HashMap::new();
-    let (mut records, mut writes) = (0u64, 0u64);
-    for reference in reader.by_ref() {
-        let reference = reference?;
-        records += 1;
-        writes += u64::from(reference.write);
-        *pages.entry(reference.page).or_default() |= reference.write;
-    }
-    let header = reader.header();
-    let written = pages.values().filter(|written| **written).count();
-    let format = if reader.format() == VmFormat::Vmt { "vmt" } else { "lackey" };
+    let vm::VmInfo { format, header, records, writes, pages, written_pages } = vm::info(file, VmHeader::DEFAULT)?;
+    let format = format.name();
     let page_bytes = 1u64 << header.page_shift;
     if as_json {
         let object = json!({
             "file": file.display().to_string(), "format": format, "xxh3": format!("{:016x}", hash_file(file)?),
             "page_bytes": page_bytes, "instruction_fetches": header.fetches, "reduction_window": header.window,
-            "records": records, "writes": writes, "pages": pages.len(), "written_pages": written,
+            "records": records, "writes": writes, "pages": pages, "written_pages": written_pages,
         });
         let mut bytes = serde_json::to_vec_pretty(&object).map_err(|error| Failure::Run(error.to_string()))?;
         bytes.push(b'\n');
         return Ok(bytes);
     }
-    let mib = |pages: usize| pages as f64 * page_bytes as f64 / f64::from(1 << 20);
+    let mib = |pages: u64| pages as f64 * page_bytes as f64 / f64::from(1 << 20);
     let text = format!(
-        "{}: page references, {format}\n  records        {records}, {:.1} % of them writes\n  pages          {} of {page_bytes} bytes, {:.1} MiB\n  written        {written}, {:.1} MiB\n  fetches        {}\n  reduction      {}\n",
+        "{}: page references, {format}\n  records        {records}, {:.1} % of them writes\n  pages          {} of {page_bytes} bytes, {:.1} MiB\n  ever written   {written_pages}, {:.1} MiB\n  fetches        {}\n  reduction      {}\n",
         file.display(),
         100.0 * writes as f64 / (records as f64).max(1.0),
-        pages.len(),
-        mib(pages.len()),
-        mib(written),
+        pages,
+        mib(pages),
+        mib(written_pages),
         if header.fetches { "included, as reads" } else { "not recorded" },
         match header.window {
             0 => "none".to_string(),

@@ -1,15 +1,68 @@
-use super::{Devices, HEADER, Line, LineFormat, Raw, not_a, time};
+use crate::format::{Detection, Entry, Example, LineReader, LineWriter, Opening, Reader, Row, Writer, WriterForm};
 use crate::layout::{Column, CsvLayout};
-use crate::number::whole;
-use crate::{Kind, TraceError};
+use crate::lines::full_lines;
+use crate::text::{DeviceNames, integer, not_a_number, time};
+use crate::{Kind, Request, TraceError};
 use std::collections::HashMap;
+use std::io::{self, Write};
 
-/// Columns by a layout.
+pub(super) static ROW: Row = Row {
+    name: "csv",
+    summary: "columns by name or number, by a layout in TOML (--csv-layout); some layouts are recognized",
+    source: "margay",
+    detection: Detection::FirstLine(|line| recognized_layout(line).is_some()),
+    reader: Reader::Lines(|opening| Ok(Box::new(Csv::new(layout(opening)?)?))),
+    writer: Some(Writer {
+        kinds: &[Kind::Read, Kind::Write, Kind::Trim],
+        time_unit_us: 1,
+        form: WriterForm::Lines(|| Box::new(CsvWriter)),
+    }),
+    example: Example {
+        file_name: "requests.csv",
+        bytes: b"time_us,op,device,offset_bytes,len_bytes\n0,write,0,4096,8192\n250,trim,1,0,512\n",
+        requests: 2,
+    },
+};
+
+/// The header line that margay writes.
+const OWN_HEADER: &str = "time_us,op,device,offset_bytes,len_bytes\n";
+
+/// The layout that the user gave, or one that the first line shows.
+fn layout(opening: &Opening<'_>) -> Result<CsvLayout, TraceError> {
+    let recognized = || full_lines(opening.head).next().and_then(recognized_layout);
+    opening.csv.cloned().or_else(recognized).ok_or_else(|| {
+        let why = "csv needs a layout (--csv-layout FILE.toml), and this file has none of the recognized ones";
+        TraceError::Layout(why.into())
+    })
+}
+
+/// The layouts that the first line shows without being named.
+fn recognized_layout(line: &[u8]) -> Option<CsvLayout> {
+    if line == OWN_HEADER.trim_ascii_end().as_bytes() {
+        return Some(CsvLayout::built_in(
+            "header = true\ntime = 'time_us'\ntime_unit = 'us'\nop = 'op'\ndevice = 'device'\n\
+             offset = 'offset_bytes'\nsize = 'len_bytes'",
+        ));
+    }
+    let fields: Vec<_> = line.split(|byte| *byte == b',').collect();
+    let second_is_op = matches!(fields.get(1), Some(&b"R" | &b"W"));
+    match (second_is_op, fields.len()) {
+        // seconds,R/W,disk,sector,bytes
+        (true, 5) if fields[0].contains(&b'.') => {
+            Some(CsvLayout::built_in("time = 0\nop = 1\ndevice = 2\noffset = 3\noffset_bytes = 512\nsize = 4"))
+        }
+        // us,R/W,offset,bytes
+        (true, 4) => Some(CsvLayout::built_in("time = 0\ntime_unit = 'us'\nop = 1\noffset = 2\nsize = 3")),
+        _ => None,
+    }
+}
+
+/// Reads the columns that a layout names.
 #[derive(Debug)]
-pub(crate) struct Csv {
+pub(super) struct Csv {
     layout: CsvLayout,
     columns: Option<Columns>,
-    devices: Devices,
+    devices: DeviceNames,
     objects: HashMap<Vec<u8>, u64>,
     next_object_bytes: u64,
 }
@@ -31,7 +84,7 @@ impl Csv {
             return Err(TraceError::Layout(format!("delimiter '{}' is not ASCII", layout.delimiter)));
         }
         let columns = if layout.header { None } else { Some(Columns::find(&layout, &[]).map_err(TraceError::Layout)?) };
-        Ok(Self { layout, columns, devices: Devices::default(), objects: HashMap::new(), next_object_bytes: 0 })
+        Ok(Self { layout, columns, devices: DeviceNames::default(), objects: HashMap::new(), next_object_bytes: 0 })
     }
 
     fn kind(&self, word: &[u8]) -> Result<Kind, String> {
@@ -53,7 +106,7 @@ impl Csv {
         }
         let offset = self.next_object_bytes;
         let room = len_bytes.max(1).checked_next_multiple_of(OBJECT_ALIGN_BYTES);
-        let end = room.and_then(|room| offset.checked_add(room)).ok_or_else(|| not_a("size of all objects"))?;
+        let end = room.and_then(|room| offset.checked_add(room)).ok_or_else(|| not_a_number("size of all objects"))?;
         self.next_object_bytes = end;
         self.objects.insert(name.to_vec(), offset);
         Ok(offset)
@@ -80,13 +133,13 @@ impl Columns {
     }
 }
 
-impl LineFormat for Csv {
-    fn line(&mut self, line: &[u8]) -> Result<Line, String> {
+impl LineReader for Csv {
+    fn line(&mut self, line: &[u8]) -> Result<Entry, String> {
         let delimiter = self.layout.delimiter as u8;
         let Some(columns) = self.columns.clone() else {
             let header: Vec<_> = line.split(|byte| *byte == delimiter).collect();
             self.columns = Some(Columns::find(&self.layout, &header)?);
-            return Ok(HEADER);
+            return Ok(Entry::HEADER);
         };
         let field = |number: usize, what: &str| {
             let found = line.split(|byte| *byte == delimiter).nth(number).map(<[u8]>::trim_ascii);
@@ -101,7 +154,7 @@ impl LineFormat for Csv {
             None => Kind::Write,
         };
         let bytes = |text: &[u8], unit: u64, what: &str| {
-            whole(text).and_then(|value| value.checked_mul(unit)).ok_or_else(|| not_a(what))
+            integer(text).and_then(|value| value.checked_mul(unit)).ok_or_else(|| not_a_number(what))
         };
         let len_bytes = match columns.size {
             Some(number) => bytes(field(number, "size")?, self.layout.size_bytes, "size")?,
@@ -110,9 +163,9 @@ impl LineFormat for Csv {
         let device = match columns.device {
             Some(number) => {
                 let name = field(number, "device")?;
-                match whole(name).and_then(|number| u32::try_from(number).ok()) {
+                match integer(name).and_then(|number| u32::try_from(number).ok()) {
                     Some(number) => number,
-                    None => self.devices.number(name),
+                    None => self.devices.number(name)?,
                 }
             }
             None => 0,
@@ -123,6 +176,25 @@ impl LineFormat for Csv {
         } else {
             bytes(offset, self.layout.offset_bytes, "offset")?
         };
-        Ok(Line::Request(Raw { time_ns, kind, device, offset_bytes, len_bytes }))
+        Ok(Entry::request(time_ns, kind, device, offset_bytes, len_bytes))
+    }
+}
+
+struct CsvWriter;
+
+impl LineWriter for CsvWriter {
+    fn header(&self) -> &'static str {
+        OWN_HEADER
+    }
+
+    fn write(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<()> {
+        let Request { time_us, kind, device, offset_bytes, len_bytes } = *request;
+        let word = match kind {
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::Trim => "trim",
+            Kind::Flush => "flush",
+        };
+        writeln!(out, "{time_us},{word},{device},{offset_bytes},{len_bytes}")
     }
 }

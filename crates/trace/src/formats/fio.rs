@@ -1,26 +1,47 @@
-use super::{Devices, HEADER, Line, LineFormat, Raw, whole};
-use crate::Kind;
+use crate::format::{Detection, Entry, Example, LineReader, LineWriter, Reader, Row, Writer, WriterForm};
+use crate::text::{DeviceNames, whole, words};
+use crate::{Kind, Request};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
 
-/// fio I/O log, version 2 (`file action offset length`, with `wait`) or 3 (`timestamp file action offset
-/// length`, milliseconds). Source: fio manual, "Trace file format v2", "v3".
+pub(super) static ROW: Row = Row {
+    name: "fio",
+    summary: "fio version 2 or 3 iolog: [timestamp (ms)] file action offset length (bytes)",
+    source: "fio manual, trace file formats v2 and v3",
+    detection: Detection::Lines(|_| true),
+    reader: Reader::Lines(|_| Ok(Box::new(FioReader::default()))),
+    writer: Some(Writer {
+        kinds: &[Kind::Read, Kind::Write, Kind::Trim, Kind::Flush],
+        time_unit_us: 1000,
+        form: WriterForm::Lines(|| Box::new(FioWriter::default())),
+    }),
+    example: Example {
+        file_name: "fio.log",
+        bytes: b"fio version 3 iolog\n10 /dev/a add\n10 /dev/a open\n12 /dev/a read 4096 512\n\
+                 15 /dev/b write 0 512\n16 /dev/b sync 0 0\n",
+        requests: 3,
+    },
+};
+
+/// Version 2 has no timestamps but `wait` in microseconds; version 3 starts each line with milliseconds.
 #[derive(Debug, Default)]
-pub(crate) struct Fio {
+struct FioReader {
     version: Option<u8>,
     clock_us: u64,
-    devices: Devices,
+    devices: DeviceNames,
 }
 
-impl LineFormat for Fio {
-    fn line(&mut self, line: &[u8]) -> Result<Line, String> {
+impl LineReader for FioReader {
+    fn line(&mut self, line: &[u8]) -> Result<Entry, String> {
         let Some(version) = self.version else {
             self.version = match line.trim_ascii() {
                 b"fio version 2 iolog" => Some(2),
                 b"fio version 3 iolog" => Some(3),
                 _ => return Err("the first line is neither 'fio version 2 iolog' nor 'fio version 3 iolog'".into()),
             };
-            return Ok(HEADER);
+            return Ok(Entry::HEADER);
         };
-        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let mut words = words(line);
         let mut next = |what: &str| words.next().ok_or_else(|| format!("the {what} is missing"));
         if version == 3 {
             let ms = whole("timestamp", next("timestamp")?)?;
@@ -32,11 +53,11 @@ impl LineFormat for Fio {
             b"write" => Kind::Write,
             b"trim" => Kind::Trim,
             b"sync" | b"datasync" => Kind::Flush,
-            b"add" | b"open" | b"close" => return Ok(Line::Ignored("file is added, opened or closed")),
+            b"add" | b"open" | b"close" => return Ok(Entry::Ignored("file is added, opened or closed")),
             b"wait" if version == 2 => {
                 let us = whole("wait", next("wait")?)?;
                 self.clock_us = self.clock_us.checked_add(us).ok_or("the time is too large")?;
-                return Ok(Line::Ignored("wait"));
+                return Ok(Entry::Ignored("wait"));
             }
             other => return Err(format!("unknown action '{}'", String::from_utf8_lossy(other))),
         };
@@ -44,7 +65,33 @@ impl LineFormat for Fio {
             Kind::Flush => (0, 0),
             _ => (whole("offset", next("offset")?)?, whole("length", next("length")?)?),
         };
-        let device = self.devices.number(file);
-        Ok(Line::Request(Raw { time_ns: u128::from(self.clock_us) * 1000, kind, device, offset_bytes, len_bytes }))
+        let device = self.devices.number(file)?;
+        Ok(Entry::request(u128::from(self.clock_us) * 1000, kind, device, offset_bytes, len_bytes))
+    }
+}
+
+#[derive(Default)]
+struct FioWriter {
+    /// Devices that were added and opened.
+    opened: BTreeSet<u32>,
+}
+
+impl LineWriter for FioWriter {
+    fn header(&self) -> &'static str {
+        "fio version 3 iolog\n"
+    }
+
+    fn write(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<()> {
+        let Request { kind, device, offset_bytes, len_bytes, .. } = *request;
+        let (ms, file) = (request.time_us / 1000, format!("/dev/margay{device}"));
+        if self.opened.insert(device) {
+            write!(out, "{ms} {file} add\n{ms} {file} open\n")?;
+        }
+        match kind {
+            Kind::Flush => writeln!(out, "{ms} {file} sync 0 0"),
+            Kind::Read => writeln!(out, "{ms} {file} read {offset_bytes} {len_bytes}"),
+            Kind::Write => writeln!(out, "{ms} {file} write {offset_bytes} {len_bytes}"),
+            Kind::Trim => writeln!(out, "{ms} {file} trim {offset_bytes} {len_bytes}"),
+        }
     }
 }

@@ -1,17 +1,41 @@
-use super::Raw;
-use super::hp_srt::read_up_to;
+//! margay's own format: [`MAGIC`], then one zstd stream of records and an end.
+//!
+//! A record: a byte of kind (bits 0 and 1: read, write, trim, flush) with bit 2 set if the device differs from the
+//! record before, then LEB128 numbers: microseconds since the record before, the device if it differs, the zigzag
+//! distance of the offset from the end of the record before, the length. The end: a byte 0xFF, the number of records
+//! and the xxh3 of all their bytes, each as u64 little endian.
+
+use crate::format::{
+    Detection, Entry, Example, Reader, RecordReader, RecordWriter, Records, Row, Stream, Writer, WriterForm,
+};
+use crate::records::read_up_to;
+use crate::writer::OutputFile;
 use crate::{Kind, Request};
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use xxhash_rust::xxh3::Xxh3;
 
-/// The start of a margay trace. What follows is one zstd stream of records and an end.
-///
-/// A record: a byte of kind (bits 0 and 1: read, write, trim, flush) with bit 2 set if the device differs from
-/// the record before, then LEB128 numbers: microseconds since the record before, the device if it differs, the
-/// zigzag distance of the offset from the end of the record before, the length. The end: a byte 0xFF, the
-/// number of records and the xxh3 of all their bytes, each as u64 little endian.
-pub(crate) const MAGIC: &[u8] = b"margay trace 1\n";
+pub(super) static ROW: Row = Row {
+    name: "mgt",
+    summary: "margay's own: delta-coded records in zstd with a checksum",
+    source: "margay",
+    detection: Detection::Magic(MAGIC),
+    reader: Reader::Records(Decoder::open),
+    writer: Some(Writer {
+        kinds: &KINDS,
+        time_unit_us: 1,
+        form: WriterForm::Records(|file| Ok(Box::new(Encoder::new(file)?))),
+    }),
+    example: Example {
+        file_name: "example.mgt",
+        bytes: b"margay trace 1\n\
+                 \x28\xb5\x2f\xfd\0\x58\x29\x01\0\x01\0\x80\x40\x80\x40\x06\xfa\x01\x01\xff\xbf\x01\x80\x04\x03\
+                 \x32\xff\x07\0\xff\x03\0\0\0\0\0\0\0\xc7\x64\x1f\xc9\x7f\x6d\xa9\x17",
+        requests: 3,
+    },
+};
 
+const MAGIC: &[u8] = b"margay trace 1\n";
+const ZSTD_LEVEL: i32 = 6;
 const END: u8 = 0xff;
 const OTHER_DEVICE: u8 = 4;
 const KINDS: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush];
@@ -23,22 +47,23 @@ struct Before {
     end_bytes: u64,
 }
 
-/// Writes records.
-pub(crate) struct Encoder<W: Write> {
-    out: zstd::stream::write::Encoder<'static, W>,
+struct Encoder {
+    out: zstd::stream::write::Encoder<'static, OutputFile>,
     hash: Xxh3,
     records: u64,
     before: Before,
 }
 
-impl<W: Write> Encoder<W> {
-    pub fn new(mut out: W) -> io::Result<Self> {
+impl Encoder {
+    fn new(mut out: OutputFile) -> io::Result<Self> {
         out.write_all(MAGIC)?;
-        let out = zstd::stream::write::Encoder::new(out, 6)?;
+        let out = zstd::stream::write::Encoder::new(out, ZSTD_LEVEL)?;
         Ok(Self { out, hash: Xxh3::new(), records: 0, before: Before::default() })
     }
+}
 
-    pub fn write(&mut self, request: &Request) -> io::Result<()> {
+impl RecordWriter for Encoder {
+    fn write(&mut self, request: &Request) -> io::Result<()> {
         let mut record = Vec::with_capacity(32);
         let kind = KINDS.iter().position(|kind| *kind == request.kind).unwrap_or(0) as u8;
         let other = request.device != self.before.device;
@@ -60,7 +85,7 @@ impl<W: Write> Encoder<W> {
         self.out.write_all(&record)
     }
 
-    pub fn finish(mut self) -> io::Result<W> {
+    fn finish(mut self: Box<Self>) -> io::Result<OutputFile> {
         self.out.write_all(&[END])?;
         self.out.write_all(&self.records.to_le_bytes())?;
         self.out.write_all(&self.hash.digest().to_le_bytes())?;
@@ -76,32 +101,32 @@ fn leb128(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Reads records from the stream behind the magic.
-pub(crate) struct Decoder {
+struct Decoder {
+    stream: BufReader<zstd::stream::read::Decoder<'static, Stream>>,
     hash: Xxh3,
     records: u64,
     before: Before,
     bytes: Vec<u8>,
 }
 
-impl Decoder {
-    pub fn new() -> Self {
-        Self { hash: Xxh3::new(), records: 0, before: Before::default(), bytes: Vec::new() }
+impl RecordReader for Decoder {
+    fn is_compressed(&self) -> bool {
+        true
     }
 
-    pub fn next(&mut self, stream: &mut dyn BufRead) -> io::Result<Option<Result<Raw, String>>> {
+    fn next(&mut self) -> io::Result<Option<Result<Entry, String>>> {
         self.bytes.clear();
-        let kind = self.byte(stream)?;
+        let kind = self.byte()?;
         if kind == END {
-            return self.end(stream);
+            return self.end();
         }
         if kind > 7 {
             return Ok(Some(Err(format!("record {} is of no known kind", self.records + 1))));
         }
-        let elapsed = self.number(stream)?;
-        let device = if kind & OTHER_DEVICE == 0 { u64::from(self.before.device) } else { self.number(stream)? };
-        let zigzag = self.number(stream)?;
-        let len_bytes = self.number(stream)?;
+        let elapsed = self.number()?;
+        let device = if kind & OTHER_DEVICE == 0 { u64::from(self.before.device) } else { self.number()? };
+        let zigzag = self.number()?;
+        let len_bytes = self.number()?;
         let distance = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
         let offset_bytes = self.before.end_bytes.wrapping_add(distance as u64);
         let (Some(time_us), Ok(device)) = (self.before.time_us.checked_add(elapsed), u32::try_from(device)) else {
@@ -111,12 +136,30 @@ impl Decoder {
         self.records += 1;
         self.before = Before { time_us, device, end_bytes: offset_bytes.wrapping_add(len_bytes) };
         let kind = KINDS[usize::from(kind & 3)];
-        Ok(Some(Ok(Raw { time_ns: u128::from(time_us) * 1000, kind, device, offset_bytes, len_bytes })))
+        Ok(Some(Ok(Entry::request(u128::from(time_us) * 1000, kind, device, offset_bytes, len_bytes))))
+    }
+}
+
+impl Decoder {
+    /// Opens the stream of records behind the magic.
+    fn open(mut stream: Stream) -> io::Result<Records> {
+        let mut magic = [0; MAGIC.len()];
+        if read_up_to(&mut stream, &mut magic)? != magic.len() || magic != MAGIC {
+            return Ok(Err("not a margay trace".into()));
+        }
+        let stream = zstd::stream::read::Decoder::with_buffer(stream)?.single_frame();
+        Ok(Ok(Box::new(Self {
+            stream: BufReader::with_capacity(1 << 16, stream),
+            hash: Xxh3::new(),
+            records: 0,
+            before: Before::default(),
+            bytes: Vec::new(),
+        })))
     }
 
-    fn end(&mut self, stream: &mut dyn BufRead) -> io::Result<Option<Result<Raw, String>>> {
+    fn end(&mut self) -> io::Result<Option<Result<Entry, String>>> {
         let mut trailer = [0; 17];
-        if read_up_to(stream, &mut trailer)? != 16 {
+        if read_up_to(&mut self.stream, &mut trailer)? != 16 {
             return Ok(Some(Err("the end of the trace is not as it should be".into())));
         }
         let number = |at: usize| (0..8).fold(0, |value, i| value | u64::from(trailer[at + i]) << (8 * i));
@@ -129,19 +172,19 @@ impl Decoder {
         Ok(None)
     }
 
-    fn byte(&mut self, stream: &mut dyn BufRead) -> io::Result<u8> {
-        let Some(byte) = stream.fill_buf()?.first().copied() else {
+    fn byte(&mut self) -> io::Result<u8> {
+        let Some(byte) = self.stream.fill_buf()?.first().copied() else {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the trace has no end"));
         };
-        stream.consume(1);
+        self.stream.consume(1);
         self.bytes.push(byte);
         Ok(byte)
     }
 
-    fn number(&mut self, stream: &mut dyn BufRead) -> io::Result<u64> {
+    fn number(&mut self) -> io::Result<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
-            let byte = self.byte(stream)?;
+            let byte = self.byte()?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Ok(value);

@@ -1,49 +1,51 @@
-use super::lackey::{self, Line};
+use super::lackey::{self, Line, MAX_ACCESS_BYTES};
 use super::{Reducer, VmHeader, VmWriter};
 use crate::TraceError;
+use crate::lines::{NextLine, next_line};
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, PipeReader};
+use std::io::{BufReader, PipeReader};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
-/// How a program is captured.
+/// Options of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureOptions {
-    /// What the trace is made with.
+    /// How accesses are reduced to records.
     pub header: VmHeader,
-    /// The program is ended when so many records are written; 0 for never.
-    pub most_records: u64,
+    /// The program is ended when this many records are written; 0 for never.
+    pub max_records: u64,
 }
 
-/// How far a capture is.
+/// Progress of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Accesses of the program.
+    /// Memory accesses of the program so far.
     pub accesses: u64,
-    /// Records written.
+    /// Records written so far.
     pub records: u64,
 }
 
-/// What was captured.
+/// The result of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Captured {
-    /// Accesses and records.
+    /// Accesses and records at the end.
     pub progress: Progress,
     /// Lines of Valgrind that are no accesses.
     pub other_lines: u64,
     /// How the program ended.
     pub status: ExitStatus,
-    /// It was ended because there were enough records, or because it was told to.
+    /// Whether the program was ended early: there were enough records, or the watcher asked for it.
     pub was_ended: bool,
 }
 
 /// Lines between two calls of the watcher.
-const LOOK_EVERY: u64 = 1 << 16;
+const WATCH_EVERY_LINES: u64 = 1 << 16;
 
-/// Runs a program under Valgrind's lackey and writes its page references while it runs. The program has this process's
-/// standard input, output and error. `watch` says false to end it; what was captured until then is kept. Processes
-/// that it starts are not followed.
+/// Runs a program under Valgrind's lackey and writes its page references to a VMT1 trace while it runs. The program
+/// shares this process's standard input, output and error. It is ended early when `watch`, which is called now and then
+/// with the progress, returns false; what was captured until then is kept. Child processes of the program are not
+/// captured.
 pub fn capture(
     program: &[OsString],
     to: &Path,
@@ -64,7 +66,7 @@ pub fn capture(
         ),
         _ => valgrind(error),
     })?;
-    // The pipe ends when the last writer closes it: this process's end must go when the program has ended.
+    // The reader sees the end of the pipe only when every writer has closed it, this process included.
     let (status, result) = std::thread::scope(|scope| {
         let pid = child.id();
         let copying = scope.spawn(move || {
@@ -83,7 +85,7 @@ pub fn capture(
 }
 
 fn end(pid: u32) {
-    // Asked, not killed: Valgrind hands the signal to the program.
+    // SIGTERM, not SIGKILL: Valgrind passes it on to the program.
     let _ = Command::new("kill").arg(pid.to_string()).status();
 }
 
@@ -99,12 +101,12 @@ fn copy(
     let (mut line, mut progress, mut other_lines) = (Vec::new(), Progress::default(), 0);
     let (mut lines, mut was_ended) = (0u64, false);
     loop {
-        line.clear();
-        if pipe.read_until(b'\n', &mut line).map_err(|error| TraceError::io("valgrind's output", error))? == 0 {
+        let next = next_line(&mut pipe, &mut line).map_err(|error| TraceError::io("valgrind's output", error))?;
+        if next == NextLine::End {
             return Ok((progress, other_lines, was_ended));
         }
         lines += 1;
-        if lines.is_multiple_of(LOOK_EVERY) && !was_ended && !watch(progress) {
+        if lines.is_multiple_of(WATCH_EVERY_LINES) && !was_ended && !watch(progress) {
             was_ended = true;
             end();
         }
@@ -115,18 +117,18 @@ fn copy(
             Some(Line::Access { fetch: true, .. }) if !options.header.fetches => {}
             Some(Line::Access { address, bytes, write, .. }) => {
                 progress.accesses += 1;
-                for touch in lackey::pages(address, bytes.min(1 << 20), write, options.header.page_shift) {
+                for touch in lackey::pages(address, bytes.min(MAX_ACCESS_BYTES), write, options.header.page_shift) {
                     if reducer.keeps(touch) {
                         writer.write(touch)?;
                         progress.records += 1;
                     }
                 }
-                if options.most_records > 0 && progress.records >= options.most_records {
+                if options.max_records > 0 && progress.records >= options.max_records {
                     was_ended = true;
                     end();
                 }
             }
-            // A line may be cut where a child of the program wrote too.
+            // Lines are cut where a child of the program wrote at the same time; a long one is taken in parts.
             Some(Line::Other) | None => other_lines += 1,
         }
     }

@@ -1,16 +1,106 @@
-use super::Reference;
-use crate::number::unsigned_hex;
+//! The text of `valgrind --tool=lackey --trace-mem=yes`: a line for each access of the program.
 
-/// What a line of lackey says.
+use super::format::{Opened, ReferenceReader, Row};
+use super::{Reducer, Reference, VmHeader};
+use crate::Example;
+use crate::format::Stream;
+use crate::lines::{NextLine, TOO_LONG, next_line};
+use crate::text::unsigned_hex;
+use std::collections::VecDeque;
+use std::io;
+
+pub(super) static ROW: Row = Row {
+    name: "lackey",
+    summary: "one of I, L, S, M (instruction, load, store, both), then address (hex),size (bytes)",
+    source: "Valgrind manual, Lackey, --trace-mem=yes",
+    detect,
+    open,
+    is_written: false,
+    example: Example {
+        file_name: "lackey.txt",
+        bytes: b"==7== Lackey, an example Valgrind tool\nI  04001000,3\n L 1ffeffe7e,2\n S 1ffefffff,2\n",
+        requests: 4,
+    },
+};
+
+/// Lines that show the format without Valgrind's banner.
+const DETECTION_LINES: usize = 20;
+/// How far into the file Valgrind's banner names the tool.
+const BANNER_BYTES: usize = 64;
+
+fn detect(head: &[u8]) -> bool {
+    let has_banner = head.starts_with(b"==") && head.windows(8).take(BANNER_BYTES).any(|word| word == b" Lackey,");
+    let mut lines = head.split(|byte| *byte == b'\n').take(DETECTION_LINES).map(parse);
+    let is_access = |line| matches!(line, Some(Line::Access { .. }));
+    has_banner || (lines.clone().filter(|line| is_access(*line)).count() > 2 && lines.all(|line| line.is_some()))
+}
+
+fn open(stream: Stream, header: VmHeader) -> io::Result<Result<Opened, String>> {
+    let reducer = Reducer::new(header.window);
+    let (lines, line, pending) = (0, Vec::new(), VecDeque::new());
+    Ok(Ok((header, Box::new(LackeyReader { stream, header, reducer, lines, line, pending }))))
+}
+
+/// An access of more bytes than this is damage.
+pub(super) const MAX_ACCESS_BYTES: u64 = 1 << 20;
+
+struct LackeyReader {
+    stream: Stream,
+    header: VmHeader,
+    reducer: Reducer,
+    lines: u64,
+    line: Vec<u8>,
+    /// Pages of the last access that were not handed out yet.
+    pending: VecDeque<Reference>,
+}
+
+impl ReferenceReader for LackeyReader {
+    fn next(&mut self) -> io::Result<Option<Result<Reference, String>>> {
+        loop {
+            while let Some(touch) = self.pending.pop_front() {
+                if self.reducer.keeps(touch) {
+                    return Ok(Some(Ok(touch)));
+                }
+            }
+            let next = next_line(&mut self.stream, &mut self.line)?;
+            self.lines += 1;
+            match next {
+                NextLine::End => return Ok(None),
+                NextLine::TooLong => return Ok(Some(Err(TOO_LONG.into()))),
+                NextLine::Line => {}
+            }
+            match parse(&self.line) {
+                Some(Line::Access { fetch: true, .. }) if !self.header.fetches => {}
+                Some(Line::Access { bytes, .. }) if bytes > MAX_ACCESS_BYTES => {
+                    return Ok(Some(Err("an access of more than 1 MiB".into())));
+                }
+                Some(Line::Access { address, bytes, write, .. }) => {
+                    self.pending.extend(pages(address, bytes, write, self.header.page_shift));
+                }
+                Some(Line::Other) => {}
+                None => {
+                    let problem = "expected I, L, S or M, an address in hex, a comma and a size";
+                    return Ok(Some(Err(problem.into())));
+                }
+            }
+        }
+    }
+
+    fn place(&self) -> (u64, &[u8]) {
+        (self.lines, &self.line)
+    }
+}
+
+/// A line of lackey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// So many bytes at an address: read, unless it says written, fetched as an instruction or not.
+    /// Bytes at an address are read or written; `fetch` marks the fetch of an instruction, which is a read.
     Access { address: u64, bytes: u64, write: bool, fetch: bool },
-    /// Something of Valgrind, or nothing.
+    /// A message of Valgrind, or an empty line.
     Other,
 }
 
-/// Reads `I  04001090,3`, ` L 1ffeffe7e,2`, ` S ...` and ` M ...`. `None` for what is none of these.
+/// Parses `I  04001090,3`, ` L 1ffeffe7e,2`, ` S ...` and ` M ...`; `None` if the line is none of these.
 pub(super) fn parse(line: &[u8]) -> Option<Line> {
     let line = line.trim_ascii();
     if line.is_empty() || line.starts_with(b"==") || line.starts_with(b"--") {
@@ -29,7 +119,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Line> {
     Some(Line::Access { address, bytes, write, fetch })
 }
 
-/// The pages of an access.
+/// The pages that an access touches.
 pub(super) fn pages(address: u64, bytes: u64, write: bool, page_shift: u8) -> impl Iterator<Item = Reference> {
     let last = address.saturating_add(bytes.max(1) - 1) >> page_shift;
     (address >> page_shift..=last).map(move |page| Reference { page, write })

@@ -1,45 +1,50 @@
 //! Traces of page references: what a program reads and writes in memory.
 //!
-//! Formats: VMT1 (compact, below) and the text of `valgrind --tool=lackey --trace-mem=yes`. [`capture()`] runs a
-//! program and writes the first.
+//! The formats are a table ([`VmFormat::ALL`]): VMT1 (compact, below) and the text of `valgrind --tool=lackey
+//! --trace-mem=yes`. [`capture()`] runs a program and writes VMT1.
 //!
 //! VMT1, little endian, mostly compressed with zstd: a header of 16 bytes ("VMT1", page shift, flags with bit 0 for
 //! instruction fetches, the reduction's window as u16, 8 zeros), then for each record the unsigned LEB128 number
 //! `zigzag(page - previous page) << 1 | write`; the first previous page is 0.
 
 mod capture;
+mod format;
+mod info;
 mod lackey;
 mod reader;
 mod reduce;
 mod references;
+mod vmt;
 mod writer;
 
 pub use capture::{CaptureOptions, Captured, Progress, capture};
-pub use reader::{VmFormat, VmReader, is_vm_trace};
+pub use format::VmFormat;
+pub use info::{VmInfo, info};
+pub use reader::{VmReader, is_vm_trace};
 pub use reduce::Reducer;
-pub use references::{LoadOptions, PageMap, References};
+pub use references::{LoadOptions, MAX_PAGES, PageMap, References};
 pub use writer::VmWriter;
 
 /// Bytes of a VMT1 header.
 const HEADER_BYTES: usize = 16;
 const MAGIC: &[u8; 4] = b"VMT1";
-/// Records that the reduction looks back, by default.
+/// Records that the reduction looks back by default.
 const WINDOW: u16 = 64;
 
-/// What a trace of page references was made with.
+/// How a trace of page references was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct VmHeader {
     /// Binary logarithm of the bytes in a page.
     pub page_shift: u8,
-    /// Instruction fetches are among the reads.
+    /// Whether instruction fetches are among the reads.
     pub fetches: bool,
-    /// A touch of a page is left out if the page is among so many records before it, with a write for a write. 0 for
-    /// none.
+    /// Records that the reduction looked back: an access is left out if its page is among them, and, if it is a write,
+    /// a write. 0 for no reduction.
     pub window: u16,
 }
 
 impl VmHeader {
-    /// Pages of 2 KiB with fetches, reduced as the shared traces are.
+    /// Pages of 2 KiB with instruction fetches, reduced over 64 records.
     pub const DEFAULT: Self = Self { page_shift: 11, fetches: true, window: WINDOW };
 
     fn encode(self) -> [u8; HEADER_BYTES] {
@@ -57,11 +62,11 @@ impl VmHeader {
     }
 }
 
-/// A page that is read or written.
+/// A read or a write of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// The page's number in the address space of the program.
     pub page: u64,
-    /// It is written.
+    /// Whether it is written.
     pub write: bool,
 }

@@ -1,7 +1,7 @@
 use super::Reference;
 
-/// Leaves out touches of a page that was emitted a few records ago, with a write if the touch is one. The recency
-/// of a page is off by at most the window then, and a write is never lost but inside one.
+/// Leaves out an access if its page is among the last records, and, if it is a write, among them as a write. A page's
+/// recency is then off by at most the window, and a write is left out only if the page was written within the window.
 #[derive(Clone, Debug)]
 pub struct Reducer {
     recent: Vec<u64>,
@@ -9,15 +9,15 @@ pub struct Reducer {
     at: usize,
 }
 
-const NOTHING: u64 = u64::MAX;
+const NO_PAGE: u64 = u64::MAX;
 
 impl Reducer {
-    /// Looks back `window` records; 0 keeps everything.
+    /// Looks back `window` records; with 0 every access is kept.
     pub fn new(window: u16) -> Self {
-        Self { recent: vec![NOTHING; usize::from(window)], window: window.into(), at: 0 }
+        Self { recent: vec![NO_PAGE; usize::from(window)], window: window.into(), at: 0 }
     }
 
-    /// Whether the touch is to be emitted, and if so notes it.
+    /// Whether the access is to be recorded. If so, it counts as recorded for those that follow.
     #[inline]
     pub fn keeps(&mut self, touch: Reference) -> bool {
         if self.window == 0 {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_touch_is_left_out_within_the_window_and_a_write_only_after_a_write() {
+    fn an_access_is_left_out_within_the_window_and_a_write_only_after_a_write() {
         let mut reducer = Reducer::new(2);
         let mut keeps = |page, write| reducer.keeps(Reference { page, write });
         assert!(keeps(1, false) && !keeps(1, false));

@@ -8,29 +8,29 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PageMap {
-    /// In chunks of one block each, numbered as they are first touched.
+    /// Aligned chunks of pages are numbered in the order of first touch; pages keep their place in the chunk.
     Chunks,
-    /// One by one as they are first touched.
+    /// Pages are numbered one by one in the order of first touch.
     Dense,
 }
 
-/// How references are loaded.
+/// Options of [`References::load`].
 #[derive(Clone, Copy, Debug)]
 pub struct LoadOptions {
-    /// Binary logarithm of the bytes in a page; not below that of the trace.
+    /// Binary logarithm of the bytes in a page; at least that of the trace.
     pub page_shift: u8,
-    /// Pages in a chunk.
+    /// Pages in a chunk, at least 1.
     pub chunk_pages: u32,
     /// How pages are numbered.
     pub map: PageMap,
-    /// Leave out pages that the program never writes: they come from files.
+    /// Whether pages that the program never writes are left out: those come from files.
     pub only_written: bool,
 }
 
-/// The references of a program, ready for replay: 4 bytes each.
+/// The references of a program in memory, ready for replay: 4 bytes each.
 #[derive(Clone, Debug)]
 pub struct References {
-    /// Page number and, in bit 0, whether it is written.
+    /// Page number, shifted left by one, and in bit 0 whether the page is written.
     references: Vec<u32>,
     /// Pages that the numbering spans.
     pages: u32,
@@ -38,7 +38,16 @@ pub struct References {
     header: VmHeader,
 }
 
-/// Multiplies and folds: page numbers are no keys of an adversary.
+/// The largest number of different pages in a trace: 32 GiB of 2-KiB pages, more than programs touch that a tracer can
+/// follow. Memory for page numbers is bounded by it, however a trace is compressed.
+pub const MAX_PAGES: u64 = 1 << 24;
+
+/// The problem of a trace with more than [`MAX_PAGES`].
+pub(super) fn too_many_pages() -> String {
+    format!("more than {MAX_PAGES} pages are touched, which no captured program does")
+}
+
+/// Multiplies and folds. Page numbers are not chosen to collide, so nothing stronger is needed.
 #[derive(Default)]
 struct Folded(u64);
 
@@ -58,7 +67,8 @@ impl Hasher for Folded {
 type Numbers = HashMap<u64, u32, BuildHasherDefault<Folded>>;
 
 impl References {
-    /// Reads a trace.
+    /// Reads a whole trace. It is an error if the trace is empty, damaged, has larger pages than `options` ask for, or
+    /// touches more than [`MAX_PAGES`].
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, TraceError> {
         let reader = VmReader::open(path, VmHeader { page_shift: options.page_shift.min(11), ..VmHeader::DEFAULT })?;
         let header = reader.header();
@@ -66,12 +76,18 @@ impl References {
         let bad =
             |line, problem: String| TraceError::BadLine { path: name.clone(), line, problem, text: String::new() };
         let Some(shift) = options.page_shift.checked_sub(header.page_shift) else {
-            let problem = format!("its pages of {} bytes are larger than those asked for", 1u64 << header.page_shift);
+            let (pages, wanted) = (1u64 << header.page_shift, 1u64 << options.page_shift);
+            let problem = format!("the trace has pages of {pages} bytes, larger than the {wanted} that are asked for");
             return Err(bad(0, problem));
         };
         let chunk = match options.map {
+            PageMap::Chunks if options.chunk_pages == 0 => return Err(bad(0, "chunks of 0 pages".into())),
             PageMap::Chunks => u64::from(options.chunk_pages),
             PageMap::Dense => 1,
+        };
+        let memory = |line, len: usize| {
+            let problem = format!("not enough memory after {len} references");
+            move |_| bad(line, problem)
         };
         let mut numbers = Numbers::default();
         let mut references = Vec::new();
@@ -86,12 +102,13 @@ impl References {
                 number = *numbers.entry(last_chunk).or_insert(next);
             }
             let lpn = u64::from(number) * chunk + page % chunk;
-            if lpn >= 1 << 31 {
-                return Err(bad(line, "more than 2^31 pages are touched".into()));
+            if lpn >= MAX_PAGES {
+                return Err(bad(line, too_many_pages()));
             }
             let value = (lpn as u32) << 1 | u32::from(reference.write);
-            // With larger pages records of halves of a page come to repeat it.
+            // With pages larger than those of the trace, consecutive records can fall on the same page.
             if value != last && value | 1 != last {
+                references.try_reserve(1).map_err(memory(line, references.len()))?;
                 references.push(value);
                 last = value;
             }
@@ -116,32 +133,33 @@ impl References {
         Self { references, pages, distinct, header }
     }
 
-    /// The references in parts of so many: the page's number shifted left by one and, in bit 0, whether it is written.
+    /// The references in slices of up to `size`. Each is the page's number shifted left by one, and in bit 0 whether
+    /// the page is written.
     pub fn chunks(&self, size: usize) -> impl Iterator<Item = &[u32]> {
         self.references.chunks(size)
     }
 
-    /// References.
+    /// The number of references.
     pub fn len(&self) -> usize {
         self.references.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no references; a loaded trace has at least one unless pages were left out.
     pub fn is_empty(&self) -> bool {
         self.references.is_empty()
     }
 
-    /// Pages that the numbering spans.
+    /// The number of pages that the numbering spans, those of partly touched chunks included.
     pub const fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Different pages referenced.
+    /// The number of different pages that are referenced.
     pub const fn distinct_pages(&self) -> u32 {
         self.distinct
     }
 
-    /// What the trace was made with.
+    /// How the trace was made.
     pub const fn header(&self) -> VmHeader {
         self.header
     }

@@ -5,8 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Writes a VMT1 trace, compressed if its name ends in `.zst`, beside its final place, and moves it there when it is
-/// finished.
+/// Writes a VMT1 trace, compressed if its name ends in `.zst`. The file is written beside its final place and moved
+/// there by [`VmWriter::finish`].
 pub struct VmWriter {
     path: PathBuf,
     out: Out,
@@ -34,7 +34,7 @@ pub(super) fn zigzag(difference: i64) -> u64 {
 }
 
 impl VmWriter {
-    /// Begins a trace.
+    /// Starts a trace.
     pub fn create(path: &Path, header: VmHeader) -> Result<Self, TraceError> {
         let failed = |error| TraceError::io(&path.display().to_string(), error);
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -48,7 +48,7 @@ impl VmWriter {
         Ok(Self { path: path.into(), out, previous: 0, records: 0 })
     }
 
-    /// Adds a record. Page numbers are below 2^61, so that differences fit.
+    /// Appends a record. Page numbers must be below 2^61, so that their differences fit the format.
     pub fn write(&mut self, reference: Reference) -> Result<(), TraceError> {
         let difference = reference.page.wrapping_sub(self.previous) as i64;
         let mut value = zigzag(difference) << 1 | u64::from(reference.write);
@@ -67,12 +67,12 @@ impl VmWriter {
         self.out.put(&bytes[..len]).map_err(|error| TraceError::io(&self.path.display().to_string(), error))
     }
 
-    /// Records so far.
+    /// Records written so far.
     pub const fn records(&self) -> u64 {
         self.records
     }
 
-    /// Moves the trace to its place.
+    /// Completes the trace and gives it its name.
     pub fn finish(self) -> Result<(), TraceError> {
         let path = self.path;
         let finish = move |out: Out| -> io::Result<NamedTempFile> {

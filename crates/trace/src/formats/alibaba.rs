@@ -1,0 +1,31 @@
+use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::text::{fields, read_or_write, small, whole};
+
+pub(super) static ROW: Row = Row {
+    name: "alibaba",
+    summary: "device,opcode (R, W),offset (bytes),length (bytes),timestamp (us)",
+    source: "Li et al., IISWC 2020; Alibaba block traces 2020",
+    detection: Detection::Lines(|_| true),
+    reader: Reader::Lines(|_| Ok(Box::new(Alibaba))),
+    writer: None,
+    example: Example {
+        file_name: "io_traces.csv",
+        bytes: b"419,W,8192,4096,1577808000000046\n725,R,0,512,1577808000000100\n",
+        requests: 2,
+    },
+};
+
+#[derive(Debug)]
+struct Alibaba;
+
+impl LineReader for Alibaba {
+    fn line(&mut self, line: &[u8]) -> Result<Entry, String> {
+        if line.starts_with(b"device_id") {
+            return Ok(Entry::HEADER);
+        }
+        let [device, kind, offset, len, us] = fields(line, b',')?;
+        let (kind, time_ns) = (read_or_write(kind)?, u128::from(whole("time", us)?) * 1000);
+        let (offset_bytes, len_bytes) = (whole("offset", offset)?, whole("length", len)?);
+        Ok(Entry::request(time_ns, kind, small("device", device)?, offset_bytes, len_bytes))
+    }
+}

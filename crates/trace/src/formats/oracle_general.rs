@@ -1,0 +1,55 @@
+use crate::Kind;
+use crate::format::{Detection, Entry, Example, Reader, RecordReader, Row, Stream};
+use crate::records::read_up_to;
+use std::collections::HashMap;
+use std::io;
+
+pub(super) static ROW: Row = Row {
+    name: "oracle-general",
+    summary: "24-byte records: time u32 (s), object u64, size u32, next access i64: each a write of the object",
+    source: "libCacheSim, oracleGeneral traces",
+    // The records have no magic, so that only the usual name of such files tells.
+    detection: Detection::FileName("oraclegeneral"),
+    reader: Reader::Records(|stream| Ok(Ok(Box::new(OracleGeneral { stream, objects: HashMap::new(), end_bytes: 0 })))),
+    writer: None,
+    example: Example {
+        file_name: "example.oracleGeneral.bin",
+        bytes: b"\x01\0\0\0\x4d\0\0\0\0\0\0\0\x64\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\
+                 \x02\0\0\0\x05\0\0\0\0\0\0\0\x88\x13\0\0\xff\xff\xff\xff\xff\xff\xff\xff",
+        requests: 2,
+    },
+};
+
+/// Little-endian records. Objects are placed one after the other in the order of first appearance, and each access is
+/// taken as a write of the object: what a flash cache that admits everything would do.
+struct OracleGeneral {
+    stream: Stream,
+    /// Offset of each object.
+    objects: HashMap<u64, u64>,
+    /// Where the next object is placed.
+    end_bytes: u64,
+}
+
+const RECORD_BYTES: usize = 24;
+
+impl RecordReader for OracleGeneral {
+    fn next(&mut self) -> io::Result<Option<Result<Entry, String>>> {
+        let mut record = [0; RECORD_BYTES];
+        match read_up_to(&mut self.stream, &mut record)? {
+            0 => return Ok(None),
+            RECORD_BYTES => {}
+            n => return Ok(Some(Err(format!("the file ends inside a record, after {n} of {RECORD_BYTES} bytes")))),
+        }
+        let u32_at = |at: usize| u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+        let object = u64::from(u32_at(4)) | u64::from(u32_at(8)) << 32;
+        let len_bytes = u64::from(u32_at(12));
+        let end = self.end_bytes;
+        let offset_bytes = *self.objects.entry(object).or_insert(end);
+        if offset_bytes == end {
+            // At most 2^32 bytes for each of at most 2^60 records that fit a file.
+            self.end_bytes = end.saturating_add(len_bytes.max(1).next_multiple_of(4096));
+        }
+        let time_ns = u128::from(u32_at(0)) * 1_000_000_000;
+        Ok(Some(Ok(Entry::request(time_ns, Kind::Write, 0, offset_bytes, len_bytes))))
+    }
+}

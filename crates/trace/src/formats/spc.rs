@@ -1,0 +1,33 @@
+use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::text::{read_or_write, sectors, small, time, whole};
+
+pub(super) static ROW: Row = Row {
+    name: "spc",
+    summary: "ASU,LBA (512 B),size (bytes),opcode (r, w),timestamp (s)",
+    source: "SPC trace file format 1.0.1; UMass Trace Repository (Financial, WebSearch)",
+    detection: Detection::Lines(|_| true),
+    reader: Reader::Lines(|_| Ok(Box::new(Spc))),
+    writer: None,
+    example: Example {
+        file_name: "Financial1.spc",
+        bytes: b"0,20941264,8192,W,0.551706\n0,20939840,8192,R,0.554041\n",
+        requests: 2,
+    },
+};
+
+#[derive(Debug)]
+struct Spc;
+
+impl LineReader for Spc {
+    fn line(&mut self, line: &[u8]) -> Result<Entry, String> {
+        // The format allows further columns.
+        let mut columns = line.split(|byte| *byte == b',');
+        let mut next = |what: &str| columns.next().ok_or_else(|| format!("the {what} is missing"));
+        let device = small("ASU", next("ASU")?)?;
+        let offset_bytes = sectors("LBA", next("LBA")?)?;
+        let len_bytes = whole("size", next("size")?)?;
+        let kind = read_or_write(next("opcode")?)?;
+        let time_ns = time(next("timestamp")?, 1_000_000_000)?;
+        Ok(Entry::request(time_ns, kind, device, offset_bytes, len_bytes))
+    }
+}

@@ -1,0 +1,37 @@
+use crate::Kind;
+use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::text::{fields, sectors, small, time};
+
+pub(super) static ROW: Row = Row {
+    name: "tencent",
+    summary: "timestamp (s),offset (512 B),size (512 B),type (0 read, 1 write),volume",
+    source: "Zhang et al., OSCA, USENIX ATC 2020; SNIA IOTTA",
+    detection: Detection::Lines(|_| true),
+    reader: Reader::Lines(|_| Ok(Box::new(Tencent))),
+    writer: None,
+    example: Example {
+        file_name: "2018100108",
+        bytes: b"1538323200,12910952,128,0,1063\n1538323201,6265,8,1,1063\n",
+        requests: 2,
+    },
+};
+
+#[derive(Debug)]
+struct Tencent;
+
+impl LineReader for Tencent {
+    fn line(&mut self, line: &[u8]) -> Result<Entry, String> {
+        if line.starts_with(b"Timestamp") || line.starts_with(b"timestamp") {
+            return Ok(Entry::HEADER);
+        }
+        let [seconds, offset, size, kind, volume] = fields(line, b',')?;
+        let kind = match kind.trim_ascii() {
+            b"0" => Kind::Read,
+            b"1" => Kind::Write,
+            _ => return Err("the type is neither 0 (read) nor 1 (write)".into()),
+        };
+        let time_ns = time(seconds, 1_000_000_000)?;
+        let (offset_bytes, len_bytes) = (sectors("offset", offset)?, sectors("size", size)?);
+        Ok(Entry::request(time_ns, kind, small("volume", volume)?, offset_bytes, len_bytes))
+    }
+}

@@ -85,10 +85,8 @@ impl References {
             PageMap::Chunks => u64::from(options.chunk_pages),
             PageMap::Dense => 1,
         };
-        let memory = |line, len: usize| {
-            let problem = format!("not enough memory after {len} references");
-            move |_| bad(line, problem)
-        };
+        let out_of_memory =
+            |line, references: usize| bad(line, format!("not enough memory after {references} references"));
         let mut numbers = Numbers::default();
         let mut references = Vec::new();
         let (mut last_chunk, mut number) = (u64::MAX, 0);
@@ -108,7 +106,9 @@ impl References {
             let value = (lpn as u32) << 1 | u32::from(reference.write);
             // With pages larger than those of the trace, consecutive records can fall on the same page.
             if value != last && value | 1 != last {
-                references.try_reserve(1).map_err(memory(line, references.len()))?;
+                if references.len() == references.capacity() && references.try_reserve(1).is_err() {
+                    return Err(out_of_memory(line, references.len()));
+                }
                 references.push(value);
                 last = value;
             }

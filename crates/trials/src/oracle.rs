@@ -1,6 +1,5 @@
 use margay_flash::{Flash, Lpn};
-use margay_format::{Formatted, Store};
-use margay_ftl::Ftl;
+use margay_volume::Disk;
 
 /// What every page may hold: all that was attempted since the last that is durable.
 #[derive(Clone, Debug)]
@@ -58,10 +57,9 @@ impl Oracle {
     }
 
     /// Reads every page of a disk. What it holds now it must hold from now on.
-    pub fn check<F: Flash>(&mut self, disk: &mut Ftl<Formatted<F>>) -> Result<(), String> {
-        let page_bytes = disk.log().device().geometry().page_bytes() as usize;
-        let read = |lpn, page: &mut [u8]| disk.read(lpn, page).map(|found| found.is_some()).map_err(|e| e.to_string());
-        self.check_pages(page_bytes, read)
+    pub fn check<F: Flash>(&mut self, disk: &mut Disk<F>) -> Result<(), String> {
+        let page_bytes = disk.superblock().geometry.page_bytes() as usize;
+        self.check_pages(page_bytes, |lpn, page| disk.read(lpn.0, page).map_err(|error| error.to_string()))
     }
 
     /// The same of anything that says whether it holds a page, and reads it.

@@ -1,12 +1,19 @@
 //! Images of other times, of other kinds, and damaged ones.
 
-use margay_flash::{Geometry, Ppn};
+use margay_flash::{Flash, Geometry, Ppn};
 use margay_fs::{AllocatorSpec, Kind, NewObject, ROOT};
 use margay_media::{ImageFlash, RamFlash};
-use margay_mount::{FormatOptions, MountError, OpenOptions, check, format, open};
+use margay_volume::{
+    Files, FilesFormatOptions as FormatOptions, FilesOpenOptions as OpenOptions, VolumeError, check_files as check,
+    format_files as format, open_files,
+};
 
-#[path = "../../volume/tests/shared.rs"]
 mod shared;
+
+/// Opens a file system, whatever is wrong with it.
+fn open<F: Flash>(device: F, options: &OpenOptions) -> Result<Files<F>, VolumeError> {
+    Ok(open_files(device, options)?.files)
+}
 use shared::SharedFlash;
 
 #[test]
@@ -40,7 +47,7 @@ fn small() -> [Geometry; 3] {
 
 fn used(geometry: Geometry) -> SharedFlash {
     let chip = SharedFlash::new(geometry);
-    let mut fs = format(chip.clone(), &FormatOptions { uuid: [9; 16], ..FormatOptions::default() }).unwrap();
+    let mut fs = format(chip.clone(), &FormatOptions::default()).unwrap();
     let folder = fs.create(ROOT, b"folder", &NewObject::DIRECTORY).unwrap().object;
     for number in 0..12u32 {
         let name = [b'a' + number as u8];
@@ -128,7 +135,7 @@ fn a_lost_header_page_is_a_problem_that_is_named_and_the_rest_is_there() {
 #[test]
 fn other_devices_are_refused_with_their_reason() {
     let blank = SharedFlash::new(small()[0]);
-    let message = |error: MountError| error.to_string();
+    let message = |error: VolumeError| error.to_string();
     assert!(message(open(blank.clone(), &OpenOptions::default()).unwrap_err()).contains("no margay superblock"));
     let disk = margay_volume::Volume::format(
         blank.clone(),

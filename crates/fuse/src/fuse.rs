@@ -1,14 +1,13 @@
 //! The FUSE adapter: translates requests of the kernel.
 
-use crate::metrics::{Metrics, prometheus};
 use crate::{FileSystem, MountError, now, time_of};
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, MountOption,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL, TimeOrNow, WriteFlags,
 };
-use margay_flash::Flash;
 use margay_fs::{Attributes, Change, FsError, Kind, MOST_NAME_BYTES, MOST_OBJECTS, NewObject, Time};
+use margay_volume::{Metrics, prometheus};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -39,8 +38,8 @@ const IDLE: Duration = Duration::from_millis(50);
 /// Pages cleaned before a request is let in again.
 const IDLE_PAGES: u32 = 16;
 
-struct Shared<F> {
-    fs: Mutex<Option<FileSystem<F>>>,
+struct Shared {
+    fs: Mutex<Option<FileSystem>>,
     last_request: Mutex<Instant>,
     is_stopped: AtomicBool,
 }
@@ -48,8 +47,8 @@ struct Shared<F> {
 /// Entries of a directory: object, kind, name.
 type Entries = Vec<(u32, Kind, Box<[u8]>)>;
 
-struct Adapter<F> {
-    shared: Arc<Shared<F>>,
+struct Adapter {
+    shared: Arc<Shared>,
     /// Names of open directories, as they were when they were opened or read from the start again.
     directories: Mutex<HashMap<u64, Entries>>,
     next_handle: AtomicU64,
@@ -107,32 +106,32 @@ fn file_attr(attributes: &Attributes, page_bytes: u32) -> FileAttr {
     }
 }
 
-struct Guard<'a, F>(MutexGuard<'a, Option<FileSystem<F>>>);
+struct Guard<'a>(MutexGuard<'a, Option<FileSystem>>);
 
-impl<F> std::ops::Deref for Guard<'_, F> {
-    type Target = FileSystem<F>;
-    fn deref(&self) -> &FileSystem<F> {
+impl std::ops::Deref for Guard<'_> {
+    type Target = FileSystem;
+    fn deref(&self) -> &FileSystem {
         self.0.as_ref().expect("the file system is there until the session has ended")
     }
 }
 
-impl<F> std::ops::DerefMut for Guard<'_, F> {
-    fn deref_mut(&mut self) -> &mut FileSystem<F> {
+impl std::ops::DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut FileSystem {
         self.0.as_mut().expect("the file system is there until the session has ended")
     }
 }
 
-impl<F: Flash> Shared<F> {
+impl Shared {
     /// A poisoned lock means a broken invariant; nothing more may be written then.
-    fn lock(&self) -> Guard<'_, F> {
+    fn lock(&self) -> Guard<'_> {
         let mut guard = Guard(self.fs.lock().expect("no request has panicked"));
         guard.set_time(now());
         guard
     }
 }
 
-impl<F: Flash + Send + 'static> Adapter<F> {
-    fn fs(&self) -> Guard<'_, F> {
+impl Adapter {
+    fn fs(&self) -> Guard<'_> {
         *self.shared.last_request.lock().expect("nothing here panics") = Instant::now();
         self.shared.lock()
     }
@@ -205,7 +204,7 @@ fn chosen_time(time: TimeOrNow) -> Time {
     }
 }
 
-impl<F: Flash + Send + 'static> Filesystem for Adapter<F> {
+impl Filesystem for Adapter {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let fs = self.fs();
         self.entry(fs.lookup(object(parent), name.as_bytes()), fs.room().page_bytes, reply);
@@ -494,7 +493,7 @@ fn sized(value: &[u8], size: u32, reply: ReplyXattr) {
 }
 
 /// Commits now and then, writes metrics, and cleans in idle time, until the session ends.
-fn housekeeping<F: Flash>(shared: &Shared<F>, options: &MountOptions) {
+fn housekeeping(shared: &Shared, options: &MountOptions) {
     let mut last_commit = Instant::now();
     while !shared.is_stopped.load(Ordering::Relaxed) {
         std::thread::sleep(IDLE);
@@ -545,12 +544,7 @@ fn advice(error: &std::io::Error) -> &'static str {
 
 /// Mounts a file system and serves it until it is unmounted or a signal (INT, TERM, HUP) asks for that; then stops
 /// it cleanly. `ready` is called when it can be used. Says whether a checkpoint was written.
-pub fn mount<F: Flash + Send + 'static>(
-    fs: FileSystem<F>,
-    folder: &Path,
-    options: &MountOptions,
-    ready: impl FnOnce(),
-) -> Result<bool, MountError> {
+pub fn mount(fs: FileSystem, folder: &Path, options: &MountOptions, ready: impl FnOnce()) -> Result<bool, MountError> {
     let shared = Arc::new(Shared {
         fs: Mutex::new(Some(fs)),
         last_request: Mutex::new(Instant::now()),

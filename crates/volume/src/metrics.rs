@@ -1,4 +1,4 @@
-use crate::FileSystem;
+use crate::Files;
 use margay_flash::Flash;
 use margay_theory::{CleaningCost, cleaning_cost};
 use std::fmt::Write;
@@ -48,7 +48,7 @@ pub struct Metrics {
 
 impl Metrics {
     /// Those of a file system.
-    pub fn of<F: Flash>(fs: &FileSystem<F>) -> Self {
+    pub fn of<F: Flash>(fs: &Files<F>) -> Self {
         let (state, segments, counters) = (fs.uniformity(), fs.log().segments(), fs.log().counters());
         let (files, room, memory) = (fs.counters(), fs.room(), fs.memory_bytes());
         let data_segments = segments.len() - fs.log().config().reserved_segments;

@@ -5,10 +5,10 @@ use libfuzzer_sys::fuzz_target;
 use margay_flash::{Geometry, Ppn};
 use margay_fs::{Kind, NewObject, ROOT};
 use margay_media::RamFlash;
-use margay_mount::{FormatOptions, OpenOptions, check, format, open};
+use margay_volume::{FilesFormatOptions, FilesOpenOptions, check_files, format_files, open_files};
 use std::sync::OnceLock;
 
-#[path = "../../../volume/tests/shared.rs"]
+#[path = "../../tests/shared.rs"]
 mod shared;
 use shared::SharedFlash;
 
@@ -19,7 +19,7 @@ fn bases() -> &'static [RamFlash; 2] {
         let nor = Geometry::new(20, 10, 512).unwrap().byte_programmable();
         [nand, nor].map(|geometry| {
             let chip = SharedFlash::new(geometry);
-            let mut fs = format(chip.clone(), &FormatOptions::default()).unwrap();
+            let mut fs = format_files(chip.clone(), &FilesFormatOptions::default()).unwrap();
             for number in 0..12u8 {
                 let file = fs.create(ROOT, &[b'a' + number], &NewObject::FILE).unwrap().object;
                 fs.write(file, u64::from(number) * 300, &[number; 700]).unwrap();
@@ -43,7 +43,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let chip = SharedFlash::of(ram);
     let mut data = [0; 600];
-    if let Ok(mut fs) = open(chip.clone(), &OpenOptions::default()) {
+    if let Ok(opened) = open_files(chip.clone(), &FilesOpenOptions::default()) {
+        let mut fs = opened.files;
         for (name, attributes) in fs.list(ROOT).unwrap() {
             if attributes.kind == Kind::File {
                 let _ = fs.read(attributes.object, 0, &mut data);
@@ -53,5 +54,5 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let _ = fs.stop();
     }
-    let _ = check(chip);
+    let _ = check_files(chip);
 });

@@ -7,7 +7,7 @@ use margay_flash::Geometry;
 
 /// Who shares log blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
+pub enum Mapping {
     /// Each log block belongs to one logical block.
     Bast,
     /// Log blocks are shared.
@@ -31,9 +31,9 @@ pub enum Duty {
 
 /// How a device is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct HybridConfig {
     /// Who shares log blocks.
-    pub scheme: Scheme,
+    pub mapping: Mapping,
     /// What it is for.
     pub duty: Duty,
     /// Log blocks, the sequential one included.
@@ -46,11 +46,11 @@ pub struct Config {
     pub reserved_segments: u32,
 }
 
-impl Config {
+impl HybridConfig {
     /// FAST with a sequential log block, for a swap store on a device without metadata.
     pub const fn swap(logical_pages: u32, log_blocks: u32) -> Self {
-        let scheme = Scheme::Fast { sequential: true, leave_open: false };
-        Self { scheme, duty: Duty::Swap, log_blocks, logical_pages, header_pages: 0, reserved_segments: 0 }
+        let mapping = Mapping::Fast { sequential: true, leave_open: false };
+        Self { mapping, duty: Duty::Swap, log_blocks, logical_pages, header_pages: 0, reserved_segments: 0 }
     }
 
     /// Pages in a block.
@@ -72,14 +72,14 @@ impl Config {
 
     /// Random log blocks.
     pub const fn random_log_blocks(&self) -> u32 {
-        match self.scheme {
-            Scheme::Fast { sequential: true, .. } => self.log_blocks - 1,
+        match self.mapping {
+            Mapping::Fast { sequential: true, .. } => self.log_blocks - 1,
             _ => self.log_blocks,
         }
     }
 
     pub(crate) fn check(&self, geometry: &Geometry) -> Result<(), HybridError> {
-        let least = if matches!(self.scheme, Scheme::Fast { sequential: true, .. }) { 2 } else { 1 };
+        let least = if matches!(self.mapping, Mapping::Fast { sequential: true, .. }) { 2 } else { 1 };
         if self.log_blocks < least {
             return Err(HybridError::TooFewLogBlocks { log_blocks: self.log_blocks, least });
         }
@@ -91,7 +91,7 @@ impl Config {
     }
 }
 
-impl Scheme {
+impl Mapping {
     /// The text in the superblock: `fast`, `fast:sequential=no`, `fast:open=yes`, `bast`.
     pub fn text(self) -> String {
         match self {
@@ -104,17 +104,17 @@ impl Scheme {
     }
 }
 
-impl fmt::Display for Scheme {
+impl fmt::Display for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text())
     }
 }
 
-impl FromStr for Scheme {
+impl FromStr for Mapping {
     type Err = HybridError;
 
     fn from_str(text: &str) -> Result<Self, HybridError> {
-        let unknown = || HybridError::UnknownScheme { text: text.to_string() };
+        let unknown = || HybridError::UnknownMapping { text: text.to_string() };
         let (name, values) = text.split_once(':').unwrap_or((text, ""));
         let (mut sequential, mut leave_open) = (true, false);
         for pair in values.split(',').filter(|pair| !pair.is_empty()) {

@@ -1,5 +1,5 @@
 use crate::logs::{LogBlock, NONE, Tables};
-use crate::{Config, Counters, Duty, Host, HybridError, NoCache, Scheme};
+use crate::{Counters, Duty, Host, HybridConfig, HybridError, Mapping, NoCache};
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
@@ -26,7 +26,7 @@ pub(crate) struct Free {
 #[derive(Debug)]
 pub struct Hybrid<D> {
     pub(crate) store: D,
-    pub(crate) config: Config,
+    pub(crate) config: HybridConfig,
     pub(crate) geometry: Geometry,
     /// Pages in a block.
     pub(crate) pages: u32,
@@ -57,18 +57,18 @@ pub struct Hybrid<D> {
 
 impl<D: Store> Hybrid<D> {
     /// An empty store on an erased device.
-    pub fn new(store: D, config: Config) -> Result<Self, HybridError> {
+    pub fn new(store: D, config: HybridConfig) -> Result<Self, HybridError> {
         let mut hybrid = Self::without_segments(store, config)?;
         let segments = config.reserved_segments..hybrid.geometry.segments();
         hybrid.free.extend(segments.map(|segment| Free { segment: SegmentId(segment), must_be_erased: false }));
         Ok(hybrid)
     }
 
-    pub(crate) fn without_segments(store: D, config: Config) -> Result<Self, HybridError> {
+    pub(crate) fn without_segments(store: D, config: HybridConfig) -> Result<Self, HybridError> {
         let geometry = *store.geometry();
         config.check(&geometry)?;
         let (pages, blocks) = (config.pages_per_block(&geometry), config.blocks(&geometry));
-        let owned = if config.scheme == Scheme::Bast { blocks as usize } else { 0 };
+        let owned = if config.mapping == Mapping::Bast { blocks as usize } else { 0 };
         Ok(Self {
             config,
             geometry,
@@ -94,7 +94,7 @@ impl<D: Store> Hybrid<D> {
     }
 
     /// What it was made with.
-    pub const fn config(&self) -> &Config {
+    pub const fn config(&self) -> &HybridConfig {
         &self.config
     }
 
@@ -136,8 +136,8 @@ impl<D: Store> Hybrid<D> {
     }
 
     pub(crate) fn sequential_slot(&self) -> Option<u32> {
-        match self.config.scheme {
-            Scheme::Fast { sequential: true, .. } => Some(self.config.log_blocks - 1),
+        match self.config.mapping {
+            Mapping::Fast { sequential: true, .. } => Some(self.config.log_blocks - 1),
             _ => None,
         }
     }
@@ -214,9 +214,9 @@ impl<D: Store> Hybrid<D> {
         }
         self.writes += 1;
         loop {
-            let slot = match self.config.scheme {
-                Scheme::Bast => self.own_slot(lpn, host)?,
-                Scheme::Fast { leave_open, .. } => match self.sequential_place(lpn, leave_open, host)? {
+            let slot = match self.config.mapping {
+                Mapping::Bast => self.own_slot(lpn, host)?,
+                Mapping::Fast { leave_open, .. } => match self.sequential_place(lpn, leave_open, host)? {
                     Some(slot) => slot,
                     None => self.random_slot(host)?,
                 },

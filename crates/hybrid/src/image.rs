@@ -1,5 +1,5 @@
 use crate::hybrid::{Free, Stream};
-use crate::{Config, Duty, Hybrid, HybridError, Scheme};
+use crate::{Duty, Hybrid, HybridConfig, HybridError, Mapping};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,7 +13,7 @@ use margay_format::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
     /// Who shares log blocks.
-    pub scheme: Scheme,
+    pub mapping: Mapping,
     /// What the store is for.
     pub duty: Duty,
     /// Log blocks.
@@ -101,8 +101,8 @@ impl Duty {
 pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<Formatted<F>>, OpenError> {
     let geometry = shown_geometry(device.geometry());
     let layout = Layout::new(&geometry, u64::from(geometry.pages()))?;
-    let mut config = Config {
-        scheme: options.scheme,
+    let mut config = HybridConfig {
+        mapping: options.mapping,
         duty: options.duty,
         log_blocks: options.log_blocks,
         logical_pages: options.logical_pages.unwrap_or(1),
@@ -128,7 +128,7 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
         low_water: options.log_blocks,
         high_water: options.log_blocks,
         most_pages_per_write: 0,
-        selection: options.scheme.to_string(),
+        selection: options.mapping.to_string(),
         placement: options.duty.text().to_string(),
         leveling: String::new(),
         read_only_ranges: Vec::new(),
@@ -164,8 +164,8 @@ pub fn open<F: Flash>(mut device: F) -> Result<Hybrid<Formatted<F>>, OpenError> 
     }
     let impossible = |field| OpenError::Superblock(SuperblockError::Impossible { field });
     let layout = Layout::new(&superblock.geometry, superblock.exported_pages.into())?;
-    let config = Config {
-        scheme: superblock.selection.parse().map_err(|_| impossible("scheme"))?,
+    let config = HybridConfig {
+        mapping: superblock.selection.parse().map_err(|_| impossible("mapping"))?,
         duty: match superblock.placement.as_str() {
             "disk" => Duty::Disk,
             "swap" => Duty::Swap,

@@ -3,7 +3,7 @@
 use crate::LabError;
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
-use margay_hybrid::{Config, Scheme as Mapping};
+use margay_hybrid::{HybridConfig, Mapping};
 use margay_media::NullFlash;
 use margay_policy::Sizing as DeviceSizing;
 use margay_policy::placement::Sequential;
@@ -139,7 +139,7 @@ impl PagingTrace {
         let start = std::time::Instant::now();
         match setup.store {
             Store::Hybrid(mapping) => {
-                let config = Config { scheme: mapping, ..Config::swap(references.pages(), setup.log_blocks) };
+                let config = HybridConfig { mapping, ..HybridConfig::swap(references.pages(), setup.log_blocks) };
                 let mut paging = Paging::new(Plain::new(flash), config, setup.cache, setup.preload)?;
                 let passes = self.passes(setup, keep_on, |lpn, write| Ok(paging.reference(Lpn(lpn), write)?));
                 passes?;

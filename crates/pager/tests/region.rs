@@ -1,7 +1,7 @@
 //! Memory on flash under pressure, by one thread and by several at the same pages.
 
 use margay_flash::Geometry;
-use margay_hybrid::{Duty, FormatOptions, Hybrid, Scheme as Mapping, format};
+use margay_hybrid::{Duty, FormatOptions, Hybrid, Mapping, format};
 use margay_media::{Faults, RamFlash, Strict};
 use margay_pager::{Options, PagerError, Region};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ type Store = Hybrid<margay_format::Formatted<Strict<RamFlash>>>;
 fn store(pages: u32) -> Store {
     let geometry = Geometry::new(pages / 64 + 12, 64, 4096).unwrap().with_spare(64);
     let options = FormatOptions {
-        scheme: Mapping::Fast { sequential: true, leave_open: false },
+        mapping: Mapping::Fast { sequential: true, leave_open: false },
         duty: Duty::Swap,
         log_blocks: 8,
         logical_pages: Some(pages),
@@ -138,7 +138,7 @@ fn a_store_that_is_worn_out_is_reported_to_who_made_the_region() {
     let mut device = Faults::new(Strict::new(RamFlash::new(geometry)), 4);
     device.wear_out_after(3);
     let options = FormatOptions {
-        scheme: Mapping::Bast,
+        mapping: Mapping::Bast,
         duty: Duty::Swap,
         log_blocks: 4,
         logical_pages: Some(256),

@@ -8,7 +8,7 @@ mod heap;
 mod interpose;
 
 use margay_flash::Geometry;
-use margay_hybrid::{Duty, FormatOptions, OpenError, Scheme as Mapping};
+use margay_hybrid::{Duty, FormatOptions, Mapping, OpenError};
 use margay_media::ImageFlash;
 use margay_pager::{Options, PAGE_BYTES, Region, in_words};
 use std::io::Write;
@@ -65,7 +65,7 @@ fn start(asked: &Asked) -> Result<Region, String> {
     let image =
         ImageFlash::create(&asked.store, geometry.with_spare(64)).map_err(|error| format!("{name}: {error}"))?;
     let options = FormatOptions {
-        scheme: Mapping::Fast { sequential: true, leave_open: false },
+        mapping: Mapping::Fast { sequential: true, leave_open: false },
         duty: Duty::Swap,
         log_blocks: asked.log_blocks,
         logical_pages: Some(pages),

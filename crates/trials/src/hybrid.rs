@@ -5,7 +5,7 @@ use crate::oracle::content;
 use crate::{Chip, Oracle, Step, Tally, script};
 use margay_flash::{Flash, FlashError, Lpn};
 use margay_format::Formatted;
-use margay_hybrid::{Duty, FormatOptions, Hybrid, HybridError, OpenError, Scheme, format, open};
+use margay_hybrid::{Duty, FormatOptions, Hybrid, HybridError, Mapping, OpenError, format, open};
 use margay_media::{Faults, PowerCut, RamFlash, Strict};
 
 const PAGE_BYTES: usize = 512;
@@ -14,9 +14,16 @@ const LOG_BLOCKS: u32 = 3;
 const PAGES: u32 = 20;
 
 /// Cuts the power as [`crate::power_cuts`] does.
-pub fn hybrid_power_cuts(chip: Chip, scheme: Scheme, seed: u64, len: usize, stride: u64, second_stride: u64) -> Tally {
+pub fn hybrid_power_cuts(
+    chip: Chip,
+    mapping: Mapping,
+    seed: u64,
+    len: usize,
+    stride: u64,
+    second_stride: u64,
+) -> Tally {
     let steps = steps(len, seed);
-    enumerate(&Trial { chip, scheme, steps, seed }, Cuts { seed, stride, second_stride })
+    enumerate(&Trial { chip, mapping, steps, seed }, Cuts { seed, stride, second_stride })
 }
 
 /// Writes and flushes; a hybrid-mapped disk has no trims. Every fifth write begins a run from the start of a block.
@@ -35,9 +42,9 @@ fn steps(len: usize, seed: u64) -> Vec<Step> {
     steps
 }
 
-fn options(scheme: Scheme) -> FormatOptions {
+fn options(mapping: Mapping) -> FormatOptions {
     let (duty, logical_pages) = (Duty::Disk, Some(PAGES));
-    FormatOptions { scheme, duty, log_blocks: LOG_BLOCKS, logical_pages, uuid: [1; 16], created_s: 0 }
+    FormatOptions { mapping, duty, log_blocks: LOG_BLOCKS, logical_pages, uuid: [1; 16], created_s: 0 }
 }
 
 /// `spare` segments more than needed.
@@ -70,7 +77,7 @@ fn check<F: Flash>(disk: &mut Hybrid<Formatted<F>>, oracle: &mut Oracle, when: &
 
 struct Trial {
     chip: Chip,
-    scheme: Scheme,
+    mapping: Mapping,
     steps: Vec<Step>,
     seed: u64,
 }
@@ -89,13 +96,13 @@ impl Subject for Trial {
     type Oracle = Oracle;
 
     fn name(&self) -> String {
-        format!("{:?} {}", self.chip, self.scheme)
+        format!("{:?} {}", self.chip, self.mapping)
     }
 
     fn base(&self, clean: bool) -> (Device, Oracle) {
         let mut device = PowerCut::new(ram(self.chip, 0));
         let mut oracle = Oracle::new(PAGES);
-        let mut disk = format(&mut device, &options(self.scheme)).expect("format");
+        let mut disk = format(&mut device, &options(self.mapping)).expect("format");
         // Clean: every page was written; else some never were.
         let all = (0..PAGES).map(|lpn| Step::Write(lpn, false));
         let mut before: Vec<_> = if clean { all.collect() } else { Vec::new() };
@@ -136,7 +143,7 @@ impl Subject for Trial {
 
 /// Lets every `stride`-th program and every `stride`-th erase of a script fail, with a second failure soon after, on
 /// a device with two spare segments: the disk must go on, and hold everything after a mount too.
-pub fn hybrid_bad_segments(chip: Chip, scheme: Scheme, seed: u64, len: usize, stride: u64) -> Tally {
+pub fn hybrid_bad_segments(chip: Chip, mapping: Mapping, seed: u64, len: usize, stride: u64) -> Tally {
     let mut tally = Tally::default();
     let steps = steps(len, seed);
     type Fail = fn(&mut Faults<Strict<RamFlash>>, u64);
@@ -149,7 +156,7 @@ pub fn hybrid_bad_segments(chip: Chip, scheme: Scheme, seed: u64, len: usize, st
                 let trial = || -> Result<(), String> {
                     let mut device = Faults::new(ram(chip, 2), 4);
                     let mut oracle = Oracle::new(PAGES);
-                    let mut disk = format(&mut device, &options(scheme)).map_err(|error| error.to_string())?;
+                    let mut disk = format(&mut device, &options(mapping)).map_err(|error| error.to_string())?;
                     drop(disk);
                     let before = device.operations();
                     fail(&mut device, at);
@@ -173,7 +180,7 @@ pub fn hybrid_bad_segments(chip: Chip, scheme: Scheme, seed: u64, len: usize, st
                 let mut trial = trial;
                 let result = trial();
                 let failed = result.is_err();
-                tally.count(result, || format!("{chip:?} {scheme} {kind} {at}, then {second:?}"));
+                tally.count(result, || format!("{chip:?} {mapping} {kind} {at}, then {second:?}"));
                 if !reached && !failed || tally.failures.len() > 100 {
                     break;
                 }

@@ -1,7 +1,7 @@
 use crate::{Cache, CacheConfig};
 use margay_flash::Lpn;
 use margay_format::Store;
-use margay_hybrid::{Config, Hybrid, HybridError};
+use margay_hybrid::{Hybrid, HybridConfig, HybridError};
 
 /// A page cache over a hybrid-mapped store, for measurement: the pages have no bytes.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub struct Paging<D> {
 
 impl<D: Store> Paging<D> {
     /// An empty cache over an empty store. With `preload` every page is on flash before.
-    pub fn new(device: D, config: Config, cache: CacheConfig, preload: bool) -> Result<Self, HybridError> {
+    pub fn new(device: D, config: HybridConfig, cache: CacheConfig, preload: bool) -> Result<Self, HybridError> {
         let mut store = Hybrid::new(device, config)?;
         let mut cache = Cache::new(cache, config.logical_pages, store.pages_per_block());
         cache.set_random_log_blocks(config.random_log_blocks());

@@ -2,7 +2,7 @@
 
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
-use margay_hybrid::{Config, Scheme as Mapping};
+use margay_hybrid::{HybridConfig, Mapping};
 use margay_media::{NullFlash, Strict};
 use margay_vm::{CacheConfig, GcTotals, Paging, Region, Scheme, Sizing};
 
@@ -14,7 +14,7 @@ type Device = Plain<Strict<NullFlash>>;
 fn merge(scheme: &str) -> (GcTotals, Paging<Device>) {
     let scheme: Scheme = scheme.parse().unwrap();
     let mapping = Mapping::Fast { sequential: false, leave_open: false };
-    let config = Config { scheme: mapping, ..Config::swap(32, 1) };
+    let config = HybridConfig { mapping, ..HybridConfig::swap(32, 1) };
     let flash = NullFlash::new(Geometry::new(10, 4, 2048).unwrap());
     let cache = CacheConfig { sizing: Sizing::Fixed(0.5), ..CacheConfig::new(8, scheme) };
     let mut paging = Paging::new(Plain::new(Strict::new(flash)), config, cache, true).unwrap();

@@ -2,7 +2,7 @@
 
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
-use margay_hybrid::{Config, Scheme as Mapping};
+use margay_hybrid::{HybridConfig, Mapping};
 use margay_media::{NullFlash, Strict};
 use margay_vm::cost::Pages;
 use margay_vm::{CacheConfig, Paging, Region, Replacement, SCHEMES, Sizing, Window};
@@ -66,7 +66,7 @@ proptest! {
         // Every scheme keeps the counts here, whatever it selects by.
         let mut scheme = SCHEMES[scheme];
         scheme.selection = margay_vm::Selection::LeastCost;
-        let config = Config { scheme: mapping, ..Config::swap(PAGES, log_blocks) };
+        let config = HybridConfig { mapping, ..HybridConfig::swap(PAGES, log_blocks) };
         let segments = config.segments(&Geometry::new(2, 8, 2048).unwrap()) as u32;
         let flash = NullFlash::new(Geometry::new(segments, 8, 2048).unwrap());
         let replacement = if clean_first { Replacement::CleanFirst } else { Replacement::Lru };

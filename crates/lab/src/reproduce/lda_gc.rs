@@ -69,7 +69,7 @@ fn setup(cell: Cell, scheme: Scheme, frames: u32) -> PagingSetup {
             setup.cache.window = Window::Static(LOG_BLOCKS / 4);
         }
         Cell::Scheme(Reading::NoSequential) => {
-            setup.store = Store::Hybrid(margay_hybrid::Scheme::Fast { sequential: false, leave_open: false });
+            setup.store = Store::Hybrid(margay_hybrid::Mapping::Fast { sequential: false, leave_open: false });
         }
         Cell::PageLevel => setup.store = Store::PageLevel,
         Cell::Cache(frames) => setup.cache.frames = frames,

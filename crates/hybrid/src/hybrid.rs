@@ -51,6 +51,7 @@ pub struct Hybrid<D> {
     pub(crate) seq: u64,
     pub(crate) writes: u64,
     pub(crate) counters: Counters,
+    pub(crate) doubtful_programs: u32,
     pub(crate) plan: Vec<crate::Move>,
     pub(crate) scratch: Vec<u8>,
 }
@@ -87,6 +88,7 @@ impl<D: Store> Hybrid<D> {
             seq: 0,
             writes: 0,
             counters: Counters::default(),
+            doubtful_programs: 0,
             plan: Vec::new(),
             scratch: vec![0; geometry.page_bytes() as usize],
             store,
@@ -101,6 +103,12 @@ impl<D: Store> Hybrid<D> {
     /// What was done so far.
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Programs found at opening that cannot be read and may be what a power cut interrupted: the version before is
+    /// taken in their place. If there was no power cut, a page is older than it should be for each of them.
+    pub const fn doubtful_programs(&self) -> u32 {
+        self.doubtful_programs
     }
 
     /// Counts from zero; wear stays.
@@ -121,6 +129,11 @@ impl<D: Store> Hybrid<D> {
     /// The device.
     pub fn store(&self) -> &D {
         &self.store
+    }
+
+    /// The device, for its own operations.
+    pub fn store_mut(&mut self) -> &mut D {
+        &mut self.store
     }
 
     /// Gives the device back, as after a power cut.
@@ -469,7 +482,8 @@ impl<D: Store> Hybrid<D> {
     }
 
     fn erase_on_device(&mut self, segment: SegmentId) -> Result<bool, HybridError> {
-        let (erases, total_erases) = (self.erases[segment.index()] + 1, self.total_erases + 1);
+        // A damaged tag may have said any number.
+        let (erases, total_erases) = (self.erases[segment.index()].saturating_add(1), self.total_erases + 1);
         let info = SegmentInfo { erases, total_erases, ..SegmentInfo::default() };
         match self.store.erase(segment, info) {
             Ok(()) => {

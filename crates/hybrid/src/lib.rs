@@ -23,6 +23,7 @@ mod image;
 mod logs;
 mod merge;
 mod mount;
+mod unreadable;
 
 pub use audit::AuditError;
 pub use config::{Duty, HybridConfig, Mapping};

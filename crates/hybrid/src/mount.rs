@@ -4,19 +4,23 @@
 
 use crate::hybrid::Free;
 use crate::logs::{LogBlock, NONE};
+use crate::unreadable::{Seen, Unreadable};
 use crate::{Duty, Hybrid, HybridError, NoCache, OpenError};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Lpn, SegmentId};
 use margay_format::{Decoded, Formatted, Kind, Store};
 
+/// Bits that the tag of an erased page may have lost. A tag that was programmed has some hundred zeros.
+const MAX_FLIPPED_BITS: u32 = 8;
+
 /// A copy of a page.
 #[derive(Clone, Copy, Debug)]
-struct Copy {
-    lpn: Lpn,
-    seq: u64,
-    version: u64,
-    segment: u32,
-    position: u32,
+pub(crate) struct Copy {
+    pub lpn: Lpn,
+    pub seq: u64,
+    pub version: u64,
+    pub segment: u32,
+    pub position: u32,
 }
 
 /// All copies, by page and age.
@@ -51,6 +55,15 @@ impl Copies {
         lpns.clone().any(is_missing) && lpns.clone().all(is_elsewhere)
     }
 
+    /// Whether a target of merges was completed: it holds a page that no other segment has in the same version, and
+    /// nothing is erased before the target is complete.
+    fn is_completed(&self, segment: u32) -> bool {
+        self.all.iter().filter(|copy| copy.segment == segment).any(|own| {
+            let is_same = |copy: &&Copy| (copy.lpn, copy.version) == (own.lpn, own.version);
+            self.all.iter().filter(is_same).all(|copy| copy.segment == segment)
+        })
+    }
+
     /// Whether all that a target of merges holds is also, in the same version, in segments that hold more: none of
     /// them can have been erased by half.
     fn is_copy(&self, target: u32) -> bool {
@@ -80,7 +93,7 @@ impl Copies {
 
 impl<F: Flash> Hybrid<Formatted<F>> {
     pub(crate) fn find_again(&mut self) -> Result<(), OpenError> {
-        let mut copies = self.read_tags()?;
+        let (mut copies, in_target) = self.read_tags()?;
         if self.config.duty == Duty::Swap {
             for segment in (self.config.reserved_segments..self.geometry.segments()).map(SegmentId) {
                 self.free.push_back(Free { segment, must_be_erased: true });
@@ -89,6 +102,14 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         }
         let mut page = vec![0; self.geometry.page_bytes() as usize];
         let (suspect, torn) = self.find_suspect(&mut copies, &mut page)?;
+        self.doubtful_programs += torn.len() as u32;
+        for copy in in_target {
+            if copies.is_completed(copy.segment) {
+                copies.all.push(copy);
+            } else {
+                self.doubtful_programs += 1;
+            }
+        }
         self.index(&mut copies);
         self.erase_unfinished(&mut copies)?;
         if let Some(Copy { segment, .. }) = suspect
@@ -148,8 +169,9 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         Ok((None, torn))
     }
 
-    /// Reads every tag, and what it says of its segment.
-    fn read_tags(&mut self) -> Result<Copies, OpenError> {
+    /// Reads every tag, and what it says of its segment. Returns apart from the copies the pages of targets of
+    /// merges that cannot be read: they count if the merge was completed.
+    fn read_tags(&mut self) -> Result<(Copies, Vec<Copy>), OpenError> {
         let segments = self.geometry.segments();
         let mut copies = Copies {
             all: Vec::new(),
@@ -158,14 +180,25 @@ impl<F: Flash> Hybrid<Formatted<F>> {
             is_target: vec![false; segments as usize],
         };
         let mut known = vec![false; segments as usize];
+        let mut unreadable = Unreadable::default();
+        let mut seen = vec![Seen::Nothing; self.pages as usize];
         for segment in self.config.reserved_segments..segments {
+            seen.fill(Seen::Nothing);
             for position in 0..self.pages {
                 let tag = match self.store.read_tagged(self.ppn(segment, position), &mut []) {
                     Ok((Decoded::Tag(tag), _)) if tag.kind == Kind::Data => tag,
                     Ok((Decoded::Newer(version), _)) => return Err(OpenError::Newer { version }),
-                    Ok(_) | Err(FlashError::Uncorrectable { .. }) => continue,
+                    Ok((Decoded::Damaged, _)) | Err(FlashError::Uncorrectable { .. }) => {
+                        // Merges leave holes, and a hole may have lost bits.
+                        if !self.store.is_tag_erased(self.ppn(segment, position), MAX_FLIPPED_BITS)? {
+                            seen[position as usize] = Seen::Unreadable;
+                        }
+                        continue;
+                    }
+                    Ok(_) => continue,
                     Err(error) => return Err(error.into()),
                 };
+                seen[position as usize] = Seen::Tag(tag);
                 let id = segment as usize;
                 (self.erases[id], known[id]) = (tag.segment.erases, true);
                 self.total_erases = self.total_erases.max(tag.segment.total_erases);
@@ -180,14 +213,19 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                     break;
                 }
             }
+            if self.config.duty == Duty::Disk {
+                self.attribute(segment, &seen, &mut unreadable)?;
+            }
         }
+        copies.all.append(&mut unreadable.known);
+        self.doubtful_programs = unreadable.unknown;
         // Of a segment without a tag nothing is known; the mean is the best guess.
         let count = known.iter().filter(|known| **known).count() as u64;
         let sum: u64 = self.erases.iter().zip(&known).filter(|(_, known)| **known).map(|(n, _)| u64::from(*n)).sum();
         let mean = sum.checked_div(count).unwrap_or(0) as u32;
         self.erases.iter_mut().zip(&known).filter(|(_, known)| !**known).for_each(|(erases, _)| *erases = mean);
         self.store.note_seq(self.seq);
-        Ok(copies)
+        Ok((copies, unreadable.in_target))
     }
 
     fn index(&self, copies: &mut Copies) {

@@ -26,7 +26,7 @@ mod mount;
 mod unreadable;
 
 pub use audit::AuditError;
-pub use config::{Duty, HybridConfig, Mapping};
+pub use config::{Duty, HybridConfig, Mapping, MappingInfo, mappings};
 pub use counters::{Class, Counters, Merges};
 pub use error::HybridError;
 pub use host::{Host, Merged, Move, NoCache, Victim};

@@ -1,24 +1,46 @@
 //! Page references through the page cache and the store below.
 
 use crate::LabError;
+use core::fmt;
+use core::str::FromStr;
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
-use margay_hybrid::{HybridConfig, Mapping};
+use margay_hybrid::{HybridConfig, HybridError, Mapping};
 use margay_media::NullFlash;
-use margay_policy::Sizing as DeviceSizing;
+use margay_policy::Sizing;
 use margay_policy::placement::Sequential;
 use margay_policy::selection::{Greedy, Tie};
 use margay_trace::vm::References;
 use margay_vm::{CacheConfig, PageLevel, Paging, Stats};
 use serde::Serialize;
 
-/// What the cache sits on.
+/// What the cache sits on. As text: `page` or `page-level`, or a mapping of the hybrid store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Store {
+pub enum PagingStore {
     /// Hybrid-mapped.
     Hybrid(Mapping),
     /// The page-mapped log with greedy selection and one stream, on as many segments.
     PageLevel,
+}
+
+impl fmt::Display for PagingStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hybrid(mapping) => mapping.fmt(f),
+            Self::PageLevel => f.write_str("page-level"),
+        }
+    }
+}
+
+impl FromStr for PagingStore {
+    type Err = HybridError;
+
+    fn from_str(text: &str) -> Result<Self, HybridError> {
+        match text {
+            "page" | "page-level" => Ok(Self::PageLevel),
+            mapping => mapping.parse().map(Self::Hybrid),
+        }
+    }
 }
 
 /// A run of page references.
@@ -31,7 +53,7 @@ pub struct PagingSetup {
     /// Log blocks.
     pub log_blocks: u32,
     /// What the cache sits on.
-    pub store: Store,
+    pub store: PagingStore,
     /// The cache and its scheme.
     pub cache: CacheConfig,
     /// Every page is on flash before.
@@ -44,7 +66,7 @@ impl PagingSetup {
     /// The paper's device and the recommended reading of it: pages of 2 KiB, 64 to a block, FAST with a sequential
     /// log block, everything on flash before.
     pub const fn new(log_blocks: u32, cache: CacheConfig) -> Self {
-        let store = Store::Hybrid(Mapping::Fast { sequential: true, leave_open: false });
+        let store = PagingStore::Hybrid(Mapping::Fast { sequential: true, leave_open: false });
         Self { page_bytes: 2048, pages_per_block: 64, log_blocks, store, cache, preload: true, passes: 1 }
     }
 }
@@ -138,7 +160,7 @@ impl PagingTrace {
         let flash = NullFlash::new(Geometry::new(segments, setup.pages_per_block, setup.page_bytes)?);
         let start = std::time::Instant::now();
         match setup.store {
-            Store::Hybrid(mapping) => {
+            PagingStore::Hybrid(mapping) => {
                 let config = HybridConfig { mapping, ..HybridConfig::swap(references.pages(), setup.log_blocks) };
                 let mut paging = Paging::new(Plain::new(flash), config, setup.cache, setup.preload)?;
                 let passes = self.passes(setup, keep_on, |lpn, write| Ok(paging.reference(Lpn(lpn), write)?));
@@ -154,10 +176,10 @@ impl PagingTrace {
                 row.seconds = start.elapsed().as_secs_f64();
                 Ok(row)
             }
-            Store::PageLevel => {
+            PagingStore::PageLevel => {
                 let config = margay_log::Config { low_water: 1, high_water: 1, ..margay_log::Config::default() };
                 let pages = references.pages();
-                let sizing = DeviceSizing {
+                let sizing = Sizing {
                     segments,
                     data_pages: setup.pages_per_block,
                     exported_pages: pages,
@@ -203,7 +225,6 @@ impl PagingTrace {
         let cache = &setup.cache;
         let costs = &cache.costs;
         let gc = stats.gc();
-        let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
         PagingRow {
             margay_version: env!("CARGO_PKG_VERSION").into(),
             seed: cache.seed,
@@ -212,18 +233,15 @@ impl PagingTrace {
             only_written: self.only_written,
             page_map: self.page_map.clone(),
             scheme: cache.scheme.name.into(),
-            store: match setup.store {
-                Store::Hybrid(mapping) => mapping.to_string(),
-                Store::PageLevel => "page-level".into(),
-            },
+            store: setup.store.to_string(),
             page_bytes: setup.page_bytes,
             pages_per_block: setup.pages_per_block,
             logical_pages: self.references.pages(),
             log_blocks: setup.log_blocks,
             cache_frames: cache.frames,
-            lru_region: word(&cache.sizing),
-            replacement: word(&cache.replacement),
-            window: word(&cache.window),
+            lru_region: cache.lru_region.to_string(),
+            replacement: cache.replacement.to_string(),
+            window: cache.window.to_string(),
             rules_sequential: cache.rules_sequential,
             evicts_unduplicated: cache.evicts_unduplicated,
             ignores_updates: cache.ignores_updates,

@@ -1,8 +1,8 @@
 use crate::chain::LruEnd;
 use crate::list::{List, NONE};
-use crate::tally::Class;
+use crate::tally::PageClass;
 use crate::window::Size;
-use crate::{CacheConfig, Chain, Replacement, Selection, Sizing, Stats, Tally};
+use crate::{CacheConfig, Chain, LruRegion, Replacement, Stats, Tally, VictimSelection};
 use alloc::{vec, vec::Vec};
 use margay_flash::Lpn;
 
@@ -15,7 +15,7 @@ const REUSED: u8 = 8;
 
 /// A part of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Region {
+pub enum CacheRegion {
     /// Referenced recently, and for the first time; counts as part of the MRU region.
     Initial,
     /// Referenced recently.
@@ -69,7 +69,7 @@ pub struct Cache<F = NoFrames> {
     /// Frames before it.
     mru_frames: u32,
     mru_target: u32,
-    /// Pages that fell into the LRU region, and hits there, since the sizes were adjusted.
+    /// MergePages that fell into the LRU region, and hits there, since the sizes were adjusted.
     fell: u64,
     hits: u64,
     misses: u64,
@@ -99,10 +99,10 @@ impl<F: Frames> Cache<F> {
     pub fn with_frames(config: CacheConfig, pages: u32, pages_per_block: u32, frames: F) -> Self {
         assert!(config.frames > 0, "a cache has at least one frame");
         let count = config.frames;
-        let mru_target = match config.sizing {
-            Sizing::None => count,
-            Sizing::Fixed(share) => count - ((f64::from(count) * share) as u32).clamp(1, count),
-            Sizing::Adaptive { .. } => count / 2,
+        let mru_target = match config.lru_region {
+            LruRegion::None => count,
+            LruRegion::Fixed { percent } => count - ((f64::from(count) * (percent / 100.0)) as u32).clamp(1, count),
+            LruRegion::Adaptive { .. } => count / 2,
         };
         Self {
             frames,
@@ -121,7 +121,7 @@ impl<F: Frames> Cache<F> {
             pages_per_block,
             chain: Chain::new(count),
             tally: Tally::new(pages.div_ceil(pages_per_block)),
-            tracks: config.scheme.selection == Selection::LeastCost,
+            tracks: config.scheme.selection == VictimSelection::LeastCost,
             window: Size::new(config.window, config.seed),
             random_log_blocks: u32::MAX,
             stats: Stats::default(),
@@ -182,12 +182,12 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Where in the cache a page is.
-    pub fn region(&self, lpn: Lpn) -> Option<Region> {
+    pub fn region(&self, lpn: Lpn) -> Option<CacheRegion> {
         let flags = self.flags[self.frame(lpn)? as usize];
         Some(match (flags & IN_LRU, flags & REUSED) {
-            (0, 0) => Region::Initial,
-            (0, _) => Region::Mru,
-            _ => Region::Lru,
+            (0, 0) => CacheRegion::Initial,
+            (0, _) => CacheRegion::Mru,
+            _ => CacheRegion::Lru,
         })
     }
 
@@ -201,7 +201,7 @@ impl<F: Frames> Cache<F> {
         self.free.is_empty()
     }
 
-    /// Pages in the order of their use, the latest first.
+    /// MergePages in the order of their use, the latest first.
     pub fn pages(&self) -> impl Iterator<Item = Lpn> {
         let next = |frame: &u32| Some(self.list.next(*frame)).filter(|frame| *frame != NONE);
         let first = Some(self.list.head).filter(|frame| *frame != NONE);
@@ -212,14 +212,14 @@ impl<F: Frames> Cache<F> {
         self.on_flash[lpn.index() / 64] >> (lpn.0 % 64) & 1 != 0
     }
 
-    fn class(&self, lpn: Lpn) -> Class {
+    fn class(&self, lpn: Lpn) -> PageClass {
         match self.frame_of[lpn.index()] {
-            NONE => Class::Uncached,
+            NONE => PageClass::Uncached,
             frame => match self.flags[frame as usize] & (DIRTY | IN_LRU) {
-                0 => Class::CleanMru,
-                DIRTY => Class::DirtyMru,
-                IN_LRU => Class::CleanLru,
-                _ => Class::DirtyLru,
+                0 => PageClass::CleanMru,
+                DIRTY => PageClass::DirtyMru,
+                IN_LRU => PageClass::CleanLru,
+                _ => PageClass::DirtyLru,
             },
         }
     }
@@ -298,7 +298,7 @@ impl<F: Frames> Cache<F> {
         self.keep_target();
     }
 
-    /// Pages beyond the target of the MRU region fall into the LRU region.
+    /// MergePages beyond the target of the MRU region fall into the LRU region.
     fn keep_target(&mut self) {
         while self.mru_frames > self.mru_target {
             let frame = match self.boundary {
@@ -377,7 +377,7 @@ impl<F: Frames> Cache<F> {
 
     /// Moves the target of the MRU region once in as many misses as there are frames.
     fn adjust(&mut self) {
-        let Sizing::Adaptive { low, high } = self.config.sizing else { return };
+        let LruRegion::Adaptive { low_percent, high_percent } = self.config.lru_region else { return };
         self.misses += 1;
         let frames = self.config.frames;
         if self.misses < u64::from(frames) {
@@ -385,11 +385,11 @@ impl<F: Frames> Cache<F> {
         }
         if self.fell > 0 {
             let rate = self.hits as f64 / self.fell as f64;
-            let (step, least) = ((frames / 32).max(1), (frames / 16).max(1));
-            if rate > high {
-                self.mru_target = (self.mru_target + step).min(frames - least);
-            } else if rate < low {
-                self.mru_target = self.mru_target.saturating_sub(step).max(least);
+            let (step, min_frames) = ((frames / 32).max(1), (frames / 16).max(1));
+            if rate > high_percent / 100.0 {
+                self.mru_target = (self.mru_target + step).min(frames - min_frames);
+            } else if rate < low_percent / 100.0 {
+                self.mru_target = self.mru_target.saturating_sub(step).max(min_frames);
             }
         }
         (self.misses, self.fell, self.hits) = (0, 0, 0);

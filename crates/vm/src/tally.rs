@@ -1,9 +1,9 @@
-use crate::cost::Pages;
+use crate::cost::MergePages;
 use alloc::{vec, vec::Vec};
 
 /// What the cache knows of a page that flash has a copy of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum PageClass {
     Uncached = 0,
     CleanLru = 1,
     CleanMru = 2,
@@ -14,7 +14,7 @@ pub(crate) enum Class {
 
 const COUNTED: usize = 4;
 
-/// Pages by class for each block and, summed over the blocks it holds pages of, for each log block; kept up to date
+/// MergePages by class for each block and, summed over the blocks it holds pages of, for each log block; kept up to date
 /// with every change, so that the cost of merging a log block is known without a look at its pages.
 #[derive(Clone, Debug)]
 pub struct Tally {
@@ -32,7 +32,7 @@ impl Tally {
         Self { blocks: vec![[0; COUNTED]; blocks as usize], links, slots: Vec::new(), linked: Vec::new() }
     }
 
-    fn add(&mut self, block: u32, class: Class, by: u32) {
+    fn add(&mut self, block: u32, class: PageClass, by: u32) {
         let Some(count) = self.blocks[block as usize].get_mut(class as usize) else { return };
         *count = count.wrapping_add(by);
         for slot in &self.links[block as usize] {
@@ -42,12 +42,12 @@ impl Tally {
     }
 
     #[inline]
-    pub(crate) fn gained(&mut self, block: u32, class: Class) {
+    pub(crate) fn gained(&mut self, block: u32, class: PageClass) {
         self.add(block, class, 1);
     }
 
     #[inline]
-    pub(crate) fn lost(&mut self, block: u32, class: Class) {
+    pub(crate) fn lost(&mut self, block: u32, class: PageClass) {
         self.add(block, class, u32::MAX);
     }
 
@@ -73,10 +73,10 @@ impl Tally {
 
     /// What merging a log block would meet.
     #[inline]
-    pub fn pages(&self, slot: u32) -> Pages {
+    pub fn pages(&self, slot: u32) -> MergePages {
         let Some([uncached, clean_lru, clean_mru, dirty_lru]) = self.slots.get(slot as usize).copied() else {
-            return Pages::default();
+            return MergePages::default();
         };
-        Pages { blocks: self.linked[slot as usize], uncached, clean_lru, clean_mru, dirty_lru }
+        MergePages { blocks: self.linked[slot as usize], uncached, clean_lru, clean_mru, dirty_lru }
     }
 }

@@ -65,6 +65,30 @@ fn lists() -> Result<Vec<List>, Failure> {
                 .collect(),
         ),
         (
+            ListOf::Schemes,
+            "Schemes: what a merge of the paging store does with pages that the cache holds",
+            margay_vm::scheme_infos().map(policy).collect(),
+        ),
+        (
+            ListOf::Mappings,
+            "Mappings of the paging store: who shares log blocks",
+            margay_hybrid::mappings()
+                .map(|info| {
+                    policy(Info {
+                        name: info.name,
+                        summary: info.summary,
+                        parameters: info.parameters,
+                        source: info.source,
+                    })
+                })
+                .collect(),
+        ),
+        (
+            ListOf::Replacements,
+            "Replacement: which page leaves a full page cache",
+            margay_vm::replacements().map(policy).collect(),
+        ),
+        (
             ListOf::Workloads,
             "Workloads, and the parameters of all of them",
             workloads.map(|i| plain(i.name, i.summary)).collect(),

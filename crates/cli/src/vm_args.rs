@@ -34,7 +34,7 @@ pub struct VmRunArgs {
     #[arg(long, default_value_t = 32)]
     pub log_blocks: u32,
     /// How the store is cleaned
-    #[arg(long, short = 's', default_value = "lda-gc5", ignore_case = true, value_parser = named(running_schemes()))]
+    #[arg(long, short = 's', default_value = "lda-gc5", ignore_case = true, value_parser = named::<Scheme>(running_schemes()))]
     pub scheme: Scheme,
     /// Write what it took as JSON to this file
     #[arg(long)]
@@ -60,7 +60,7 @@ pub struct VmReplayArgs {
     /// The trace: VMT1, or the text of valgrind --tool=lackey --trace-mem=yes
     pub trace: PathBuf,
     /// How the store is cleaned (repeat the option; all schemes by default)
-    #[arg(long, short = 's', ignore_case = true, value_parser = named(scheme_infos()))]
+    #[arg(long, short = 's', ignore_case = true, value_parser = named::<Scheme>(scheme_infos()))]
     pub scheme: Vec<Scheme>,
     /// Size of the page cache
     #[arg(long, default_value = "4M")]
@@ -81,7 +81,7 @@ pub struct VmReplayArgs {
     #[arg(long, default_value = "adaptive")]
     pub lru_region: LruRegion,
     /// Which page leaves a full cache
-    #[arg(long, default_value = "lru", value_parser = named(replacements()))]
+    #[arg(long, default_value = "lru", value_parser = named::<Replacement>(replacements()))]
     pub replacement: Replacement,
     /// Log blocks that least-cost selection looks at: all, a number, or adaptive[:START]
     #[arg(long, default_value = "all")]

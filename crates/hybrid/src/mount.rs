@@ -45,14 +45,19 @@ impl Copies {
     }
 
     /// Whether a target of merges was not completed: a page of its block is missing that was there when the last one
-    /// of it was programmed. All it holds is then elsewhere too, because its sources are erased after that.
+    /// of it was programmed. All it holds is then elsewhere too, in the same version, because its sources are erased
+    /// after that.
     fn is_unfinished(&self, segment: u32, latest: u64, lpns: impl Iterator<Item = Lpn> + Clone) -> bool {
         let is_missing = |lpn| self.newest(lpn).is_some_and(|copy| copy.segment != segment && copy.seq < latest);
         let is_elsewhere = |lpn| {
-            let mut others = self.of(lpn).map(|copy| copy.segment != segment).peekable();
-            others.peek().is_none() || others.any(|is_other| is_other)
+            let own = self.of(lpn).find(|copy| copy.segment == segment);
+            own.is_none_or(|own| self.of(lpn).any(|copy| copy.segment != segment && copy.version == own.version))
         };
         lpns.clone().any(is_missing) && lpns.clone().all(is_elsewhere)
+    }
+
+    fn has(&self, lpn: Lpn) -> bool {
+        self.all.iter().any(|copy| copy.lpn == lpn)
     }
 
     /// Whether a target of merges was completed: it holds a page that no other segment has in the same version, and
@@ -103,10 +108,12 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         let mut page = vec![0; self.geometry.page_bytes() as usize];
         let (suspect, torn) = self.find_suspect(&mut copies, &mut page)?;
         self.doubtful_programs += torn.len() as u32;
-        for copy in in_target {
-            if copies.is_completed(copy.segment) {
+        for (copy, is_last) in in_target {
+            // What was programmed last may be half programmed although its target was completed.
+            let counts = if is_last { !copies.has(copy.lpn) } else { copies.is_completed(copy.segment) };
+            if counts {
                 copies.all.push(copy);
-            } else {
+            } else if is_last {
                 self.doubtful_programs += 1;
             }
         }
@@ -124,9 +131,12 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         if let Some(copy) = suspect
             && self.place(copy.lpn) == Some(self.ppn(copy.segment, copy.position))
         {
-            // What its segment was made of is worth keeping until then.
+            // Until then the copy before it is the only one that is sure to last; what else its segment was made of is
+            // worth keeping too.
             let sources = copies.sources_of(copy.segment);
-            self.free.make_contiguous().sort_by_key(|free| sources[free.segment.index()]);
+            let before = copies.of(copy.lpn).rev().find(|other| other.seq < copy.seq).map(|before| before.segment);
+            let worth = |free: &Free| (before == Some(free.segment.0), sources[free.segment.index()]);
+            self.free.make_contiguous().sort_by_key(worth);
             self.write_at_once(copy.lpn, &page)?;
         }
         for segment in torn {
@@ -169,9 +179,9 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         Ok((None, torn))
     }
 
-    /// Reads every tag, and what it says of its segment. Returns apart from the copies the pages of targets of
-    /// merges that cannot be read: they count if the merge was completed.
-    fn read_tags(&mut self) -> Result<(Copies, Vec<Copy>), OpenError> {
+    /// Reads every tag, and what it says of its segment. Returns apart from the copies the pages of targets of merges
+    /// that cannot be read, each with whether it is the last of its target.
+    fn read_tags(&mut self) -> Result<(Copies, Vec<(Copy, bool)>), OpenError> {
         let segments = self.geometry.segments();
         let mut copies = Copies {
             all: Vec::new(),

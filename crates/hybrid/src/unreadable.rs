@@ -23,9 +23,9 @@ pub(crate) enum Seen {
 pub(crate) struct Unreadable {
     /// A later page of a log block proves that it was programmed as a whole, and tells whose it was.
     pub known: Vec<Copy>,
-    /// Pages of targets of merges. They count if the merge was completed; else the erase of the target may have been
-    /// interrupted, or the last program, and what the target was made of is still there.
-    pub in_target: Vec<Copy>,
+    /// Pages of targets of merges, each with whether no page behind it can be read. They need not count: an erase of
+    /// the target may have been interrupted, or the last program, and what it was made of is still there then.
+    pub in_target: Vec<(Copy, bool)>,
     /// Nothing tells whose they were.
     pub unknown: u32,
 }
@@ -66,7 +66,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                 let named = window.get(distance - 1).map(|earlier| (earlier.owner, earlier.seq.unwrap_or(latest)));
                 let named = named.or_else(|| in_place(&tag, at, position, self.pages).map(|owner| (owner, latest)));
                 match named.and_then(|(owner, seq)| copy(owner, seq)) {
-                    Some(copy) if tag.segment.stream == Stream::Data as u8 => unreadable.in_target.push(copy),
+                    Some(copy) if tag.segment.stream == Stream::Data as u8 => unreadable.in_target.push((copy, false)),
                     Some(copy) => unreadable.known.push(copy),
                     None => unreadable.unknown += 1,
                 }
@@ -78,7 +78,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
             });
             let owner = before.and_then(|(at, tag)| Some((in_place(&tag, at, position, self.pages)?, tag.page.seq)));
             match owner.and_then(|(owner, seq)| copy(owner, seq + 1)) {
-                Some(copy) => unreadable.in_target.push(copy),
+                Some(copy) => unreadable.in_target.push((copy, true)),
                 None => unreadable.unknown += 1,
             }
         }

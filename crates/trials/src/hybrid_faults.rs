@@ -122,7 +122,7 @@ fn bit_error_trial(chip: Chip, mapping: Mapping, seed: u64, lpn: u32, bits: u32)
         .filter(|step| !is_lost || !matches!(step, Step::Write(other, _) if *other == lpn))
         .collect();
     let expected = if is_lost { vec![lpn] } else { Vec::new() };
-    let mut expect_lost = |disk: &mut Disk<'_>, oracle: &mut Oracle, when: &str| {
+    let expect_lost = |disk: &mut Disk<'_>, oracle: &mut Oracle, when: &str| {
         let lost = check_readable(disk, oracle, when)?;
         if lost == expected { Ok(()) } else { Err(format!("{when}: pages {lost:?} cannot be read, not {expected:?}")) }
     };

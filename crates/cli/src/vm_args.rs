@@ -92,19 +92,19 @@ pub struct VmReplayArgs {
     /// Leave out pages that the program never writes
     #[arg(long)]
     pub only_written: bool,
-    /// Merge the sequential log block without regard to the cache
+    /// Merge the sequential log block as if there were no cache
     #[arg(long)]
     pub plain_sequential: bool,
-    /// Write dirty pages of the LRU region along with merges even if flash has no copy of them
+    /// Write dirty pages of the LRU region in merges even if flash has no copy of them
     #[arg(long)]
     pub evict_unduplicated: bool,
-    /// Take the probability that a page is written again for 0
+    /// Let the cost equations assume that no page is written again
     #[arg(long)]
     pub ignore_updates: bool,
-    /// Begin with empty flash instead of one that holds every page
+    /// Start with empty flash; by default flash holds every page
     #[arg(long)]
     pub empty: bool,
-    /// Runs of the trace
+    /// Number of times that the trace is replayed
     #[arg(long, default_value_t = 1)]
     pub passes: u32,
     /// Seed of the adaptive window

@@ -2,13 +2,13 @@
 //! an interrupted merge left is either complete, and then counts, or worth nothing, because the pages it was made
 //! of are still there: nothing is erased before what replaces it is complete.
 
-use crate::hybrid::Free;
+use crate::hybrid::{Free, Stream};
 use crate::logs::{LogBlock, NONE};
 use crate::unreadable::{Seen, Unreadable};
 use crate::{Duty, Hybrid, HybridError, NoCache, OpenError};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Lpn, SegmentId};
-use margay_format::{Decoded, Formatted, Kind, Store};
+use margay_format::{Decoded, Formatted, Kind, SegmentInfo, Store};
 
 /// Bits that the tag of an erased page may have lost. A tag that was programmed has some hundred zeros.
 const MAX_FLIPPED_BITS: u32 = 8;
@@ -137,7 +137,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
             let before = copies.of(copy.lpn).rev().find(|other| other.seq < copy.seq).map(|before| before.segment);
             let worth = |free: &Free| (before == Some(free.segment.0), sources[free.segment.index()]);
             self.free.make_contiguous().sort_by_key(worth);
-            self.write_at_once(copy.lpn, &page)?;
+            self.write_at_once(copy.lpn, &page, &copies)?;
         }
         for segment in torn {
             self.clear(segment)?;
@@ -214,7 +214,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                 self.total_erases = self.total_erases.max(tag.segment.total_erases);
                 self.seq = self.seq.max(tag.page.seq);
                 self.writes = self.writes.max(tag.page.version);
-                copies.is_target[id] = tag.segment.stream == crate::hybrid::Stream::Data as u8;
+                copies.is_target[id] = tag.segment.stream == Stream::Data as u8;
                 if tag.page.owner < u64::from(self.config.logical_pages) {
                     let (lpn, seq, version) = (Lpn(tag.page.owner as u32), tag.page.seq, tag.page.version);
                     copies.all.push(Copy { lpn, seq, version, segment, position });
@@ -338,16 +338,24 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         }
     }
 
-    /// Writes a page to a new log block, before anything is merged: a merge would read the copy that may not be
-    /// readable again. This is what the second segment is for that a disk has beyond its blocks.
-    fn write_at_once(&mut self, lpn: Lpn, page: &[u8]) -> Result<(), OpenError> {
+    /// Writes a page to a log block of its own, before anything is merged: a merge would read the copy that may not be
+    /// readable again. This is what the second segment is for that a disk has beyond its blocks. If earlier mounts took
+    /// it for the same and were interrupted, a log block is filled on: one segment has to be left to merge into.
+    fn write_at_once(&mut self, lpn: Lpn, page: &[u8], copies: &Copies) -> Result<(), OpenError> {
+        let mut may_fill_on = true;
         loop {
-            if self.idle.is_empty() {
-                self.logs.push(LogBlock::idle(self.pages));
-                self.idle.push(self.logs.len() as u32 - 1);
-            }
-            let block = if self.owned.is_empty() { NONE } else { self.block_of(lpn) };
-            let slot = self.open_random(block)?;
+            let fill_on = if may_fill_on && self.free.len() < 2 { self.fill_on(copies)? } else { None };
+            may_fill_on = fill_on.is_some();
+            let slot = match fill_on {
+                Some(slot) => slot,
+                None => {
+                    if self.idle.is_empty() {
+                        self.logs.push(LogBlock::idle(self.pages));
+                        self.idle.push(self.logs.len() as u32 - 1);
+                    }
+                    self.open_random(if self.owned.is_empty() { NONE } else { self.block_of(lpn) })?
+                }
+            };
             self.writes += 1;
             match self.append(slot, lpn, page, &mut NoCache) {
                 Ok(()) => return Ok(()),
@@ -355,6 +363,38 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Makes room for one page in the log block filled least, a page behind what an interrupted program may have left.
+    fn fill_on(&mut self, copies: &Copies) -> Result<Option<u32>, OpenError> {
+        let mut slots: Vec<u32> = self.order.iter().copied().collect();
+        slots.sort_by_key(|slot| self.logs[*slot as usize].next);
+        for slot in slots {
+            let LogBlock { segment, next, .. } = self.logs[slot as usize];
+            let id = SegmentId(segment);
+            if copies.is_target[segment as usize] || self.condemned.contains(&id) || next >= self.pages {
+                continue;
+            }
+            let blank = self.store.first_blank_page(id, self.ppn(segment, next))?;
+            let position = blank.0 - self.ppn(segment, 0).0 + 1;
+            if position >= self.pages {
+                continue;
+            }
+            let mut pages: Vec<_> = copies.all.iter().filter(|copy| copy.segment == segment).collect();
+            pages.sort_unstable_by_key(|copy| copy.seq);
+            let info = SegmentInfo {
+                erases: self.erases[id.index()],
+                total_erases: self.total_erases,
+                stream: Stream::Random as u8,
+                opened_us: 0,
+                opened_writes: self.writes,
+            };
+            self.store.resume(id, info, pages.iter().map(|copy| (copy.lpn.0.into(), copy.seq)).collect());
+            let log = &mut self.logs[slot as usize];
+            (log.next, log.end) = (position, position + 1);
+            return Ok(Some(slot));
+        }
+        Ok(None)
     }
 
     /// Sees to it that nothing of a segment is found by another mount: it holds a page that was half programmed,

@@ -3,9 +3,10 @@
 use crate::hybrid::Stream;
 use crate::mount::Copy;
 use crate::{Hybrid, OpenError};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use margay_flash::{Flash, Lpn};
-use margay_format::{Formatted, Tag};
+use margay_format::{Earlier, Formatted, Tag};
 
 /// What a position of a segment shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,47 +44,62 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         seen: &[Seen],
         unreadable: &mut Unreadable,
     ) -> Result<(), OpenError> {
-        let is_programmed = |position: &usize| seen[*position] != Seen::Nothing;
-        for position in (0..seen.len()).filter(|position| seen[*position] == Seen::Unreadable) {
-            let behind = (position + 1..seen.len()).find_map(|at| match seen[at] {
-                Seen::Tag(tag) => Some((at, tag)),
-                _ => None,
-            });
-            let logical_pages = u64::from(self.config.logical_pages);
+        let mut behind = None;
+        // Pages that the window of the page behind names and that cannot be read, the latest first.
+        let mut named: VecDeque<Earlier> = VecDeque::new();
+        for position in (0..seen.len()).rev() {
             let copy = |owner: u64, seq: u64| {
-                (owner < logical_pages).then_some(Copy {
-                    lpn: Lpn(owner as u32),
-                    seq,
-                    version: unique_version(seq),
-                    segment,
-                    position: position as u32,
-                })
+                let position = position as u32;
+                let lpn = u32::try_from(owner).ok().filter(|lpn| *lpn < self.config.logical_pages).map(Lpn)?;
+                Some(Copy { lpn, seq, version: unique_version(seq), segment, position })
             };
-            if let Some((at, tag)) = behind {
-                let distance = (position + 1..=at).filter(is_programmed).count();
-                let latest = tag.page.seq.saturating_sub(distance as u64);
-                let window = self.store.earlier_pages(self.ppn(segment, at as u32))?;
-                let named = window.get(distance - 1).map(|earlier| (earlier.owner, earlier.seq.unwrap_or(latest)));
-                let named = named.or_else(|| in_place(&tag, at, position, self.pages).map(|owner| (owner, latest)));
-                match named.and_then(|(owner, seq)| copy(owner, seq)) {
-                    Some(copy) if tag.segment.stream == Stream::Data as u8 => unreadable.in_target.push((copy, false)),
-                    Some(copy) => unreadable.known.push(copy),
-                    None => unreadable.unknown += 1,
+            match (seen[position], behind) {
+                (Seen::Nothing, _) => {}
+                (Seen::Tag(tag), _) => {
+                    behind = Some((position, tag));
+                    let is_needed = seen[..position].contains(&Seen::Unreadable);
+                    let window = if is_needed { self.named(segment, position)? } else { Vec::new() };
+                    named = window.into_iter().filter(|earlier| !is_readable(earlier, &seen[..position])).collect();
                 }
-                continue;
-            }
-            let before = (0..position).rev().find_map(|at| match seen[at] {
-                Seen::Tag(tag) if tag.segment.stream == Stream::Data as u8 => Some((at, tag)),
-                _ => None,
-            });
-            let owner = before.and_then(|(at, tag)| Some((in_place(&tag, at, position, self.pages)?, tag.page.seq)));
-            match owner.and_then(|(owner, seq)| copy(owner, seq + 1)) {
-                Some(copy) => unreadable.in_target.push((copy, true)),
-                None => unreadable.unknown += 1,
+                (Seen::Unreadable, Some((at, tag))) => {
+                    let latest = tag.page.seq.saturating_sub(1);
+                    let by_window = named.pop_front().map(|page| (page.owner, page.seq.unwrap_or(latest)));
+                    let by_place = || in_place(&tag, at, position, self.pages).map(|owner| (owner, latest));
+                    let is_target = tag.segment.stream == Stream::Data as u8;
+                    match by_window.or_else(by_place).and_then(|(owner, seq)| copy(owner, seq)) {
+                        Some(copy) if is_target => unreadable.in_target.push((copy, false)),
+                        Some(copy) => unreadable.known.push(copy),
+                        None => unreadable.unknown += 1,
+                    }
+                }
+                (Seen::Unreadable, None) => {
+                    let before = (0..position).rev().find_map(|at| match seen[at] {
+                        Seen::Tag(tag) if tag.segment.stream == Stream::Data as u8 => Some((at, tag)),
+                        _ => None,
+                    });
+                    let place =
+                        before.and_then(|(at, tag)| Some((in_place(&tag, at, position, self.pages)?, tag.page.seq)));
+                    match place.and_then(|(owner, seq)| copy(owner, seq + 1)) {
+                        Some(copy) => unreadable.in_target.push((copy, true)),
+                        None => unreadable.unknown += 1,
+                    }
+                }
             }
         }
         Ok(())
     }
+
+    fn named(&mut self, segment: u32, position: usize) -> Result<Vec<Earlier>, OpenError> {
+        Ok(self.store.earlier_pages(self.ppn(segment, position as u32))?)
+    }
+}
+
+/// Whether a page that a window names is among those that can be read.
+fn is_readable(earlier: &Earlier, seen: &[Seen]) -> bool {
+    seen.iter().any(|seen| match seen {
+        Seen::Tag(tag) => tag.page.owner == earlier.owner && earlier.seq.is_none_or(|seq| seq == tag.page.seq),
+        _ => false,
+    })
 }
 
 /// Whose page stands at a position of a segment that holds one block of so many pages in place, as another page of it

@@ -56,9 +56,9 @@ pub struct PagingSetup {
     pub store: PagingStore,
     /// The cache and its scheme.
     pub cache: CacheConfig,
-    /// Every page is on flash before.
+    /// Whether every page is written to flash before the run.
     pub preload: bool,
-    /// Runs of the trace.
+    /// Number of times that the trace is replayed.
     pub passes: u32,
 }
 
@@ -71,7 +71,7 @@ impl PagingSetup {
     }
 }
 
-/// What a run came to. Times in microseconds.
+/// The result of a run. Times are in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct PagingRow {
@@ -127,20 +127,20 @@ pub struct PagingRow {
 }
 
 impl PagingRow {
-    /// Merges, whose mean cost is asked for.
+    /// Mean cost of a merge, in microseconds.
     pub fn cost_per_gc(&self) -> f64 {
         self.gc_cost_us / (self.gcs as f64).max(1.0)
     }
 }
 
-/// A trace and its name and hash, as rows state them.
+/// A trace with its name and hash, as result rows state them.
 #[derive(Clone, Debug)]
 pub struct PagingTrace {
     /// Its name.
     pub name: String,
     /// xxh3 of its file.
     pub xxh3: String,
-    /// Pages that are never written were left out.
+    /// Whether pages that are never written were left out.
     pub only_written: bool,
     /// How pages are numbered.
     pub page_map: String,
@@ -148,11 +148,15 @@ pub struct PagingTrace {
     pub references: References,
 }
 
-/// References between two looks at the watcher.
-const LOOK_EVERY: usize = 1 << 20;
+/// References between two calls of the watcher.
+const REPORT_EVERY: usize = 1 << 20;
 
 impl PagingTrace {
-    /// Replays it. `keep_on` is told how many references are done, and says false to stop.
+    /// Replays the trace. `keep_on` is called with the number of references done, and returns false to stop.
+    ///
+    /// # Errors
+    ///
+    /// If the store does not fit the device or stops, or if `keep_on` returned false.
     pub fn run(&self, setup: &PagingSetup, keep_on: &mut dyn FnMut(u64) -> bool) -> Result<PagingRow, LabError> {
         let references = &self.references;
         let blocks = references.pages().div_ceil(setup.pages_per_block);
@@ -208,7 +212,7 @@ impl PagingTrace {
     ) -> Result<(), LabError> {
         let mut done = 0;
         for _ in 0..setup.passes {
-            for chunk in self.references.chunks(LOOK_EVERY) {
+            for chunk in self.references.chunks(REPORT_EVERY) {
                 for value in chunk {
                     reference(value >> 1, value & 1 != 0)?;
                 }

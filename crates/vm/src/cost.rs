@@ -2,7 +2,7 @@
 //! form of the specification, which keeps the terms and not the numbers: per-page cost of a later write, the two
 //! update probabilities, the expected later writes, and the total of a merge for each family of schemes.
 
-/// What operations cost.
+/// Costs of operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// Reading a page, Cr.
@@ -13,7 +13,7 @@ pub struct Costs {
     pub erase_us: f64,
     /// Handing a page of the cache to flash, Cb.
     pub cache_us: f64,
-    /// MergePages in a block, Npage.
+    /// Pages in a block, Npage.
     pub pages_per_block: f64,
 }
 
@@ -23,12 +23,12 @@ impl Costs {
         Self { read_us: 25.0, write_us: 200.0, erase_us: 2000.0, cache_us: 50.0, pages_per_block: 64.0 };
 }
 
-/// What is known of the blocks that a merge would touch.
+/// Counts of the blocks and pages that a merge would touch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MergePages {
     /// Blocks with a valid page in the log block, A.
     pub blocks: u32,
-    /// MergePages on flash that are not in the cache, delta.
+    /// Pages on flash that are not in the cache, delta.
     pub uncached: u32,
     /// Clean duplicates in the LRU region, pi.
     pub clean_lru: u32,

@@ -5,7 +5,7 @@ use margay_flash::Lpn;
 use margay_hybrid::{Host, Merged, Move, Victim};
 
 impl<F: Frames> Cache<F> {
-    /// What a page that is on flash costs or saves in a merge is known to the scheme.
+    /// Cost of a merge by the equation of the scheme, in microseconds.
     fn cost_us(&self, pages: &MergePages, (p_mru, p_lru): (f64, f64)) -> f64 {
         let scheme = &self.config.scheme;
         let costs = &self.config.costs;

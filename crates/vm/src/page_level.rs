@@ -8,7 +8,7 @@ use margay_policy::{Placement, Selection};
 
 const UNMAPPED: u32 = u32::MAX;
 
-/// The map of the log, which gives up what the cache holds.
+/// The map of the log. It lets the cleaner drop pages that the cache holds.
 #[derive(Debug)]
 struct Map {
     places: Vec<u32>,
@@ -40,8 +40,8 @@ impl Client<Lpn> for Map {
     }
 }
 
-/// The cache over the page-mapped log: what the cache holds is given up when its segment is cleaned (DA-GC), or
-/// copied as any other page (DU-GC). Nothing is written along with cleaning.
+/// The page cache over the page-mapped log. When a segment is cleaned, a page that the cache holds is dropped from flash
+/// (DA-GC) or copied as any other page (DU-GC). Cleaning never writes pages of the cache.
 #[derive(Debug)]
 pub struct PageLevel<D, S, P: Placement> {
     log: Log<D, S, P, Lpn>,
@@ -49,7 +49,11 @@ pub struct PageLevel<D, S, P: Placement> {
 }
 
 impl<D: Store, S: Selection, P: Placement> PageLevel<D, S, P> {
-    /// An empty cache over an erased device. With `preload` every page is on flash before.
+    /// An empty cache over an erased device. With `preload` every page is written to flash first.
+    ///
+    /// # Errors
+    ///
+    /// If the log does not fit the device, or the device fails.
     pub fn new(
         device: D,
         config: Config,
@@ -74,11 +78,15 @@ impl<D: Store, S: Selection, P: Placement> PageLevel<D, S, P> {
         Ok(paging)
     }
 
-    /// A page is read or written.
+    /// Reads or writes a page.
+    ///
+    /// # Errors
+    ///
+    /// If the log stops: the device failed or is worn out.
     ///
     /// # Panics
     ///
-    /// If it is past the end.
+    /// If the page is past the end.
     #[inline]
     pub fn reference(&mut self, lpn: Lpn, write: bool) -> Result<(), LogError> {
         if self.map.cache.touch(lpn, write) {

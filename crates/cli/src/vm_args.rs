@@ -34,7 +34,7 @@ pub struct VmRunArgs {
     #[arg(long, default_value_t = 32)]
     pub log_blocks: u32,
     /// How the store is cleaned
-    #[arg(long, short = 's', default_value = "lda-gc5", ignore_case = true, value_parser = named::<Scheme>(running_schemes()))]
+    #[arg(long, short = 's', default_value = "lda-gc5", ignore_case = true, value_parser = running_schemes())]
     pub scheme: Scheme,
     /// Write what it took as JSON to this file
     #[arg(long)]
@@ -125,13 +125,20 @@ pub struct VmReplayArgs {
 fn named<T: FromStr<Err = SpecError> + Clone + Send + Sync + 'static>(
     infos: impl Iterator<Item = Info>,
 ) -> impl TypedValueParser<Value = T> {
-    let values = infos.map(|info| PossibleValue::new(info.name).help(info.summary));
-    PossibleValuesParser::new(values).try_map(|name| name.parse::<T>())
+    values(infos.map(|info| (info, true)))
 }
 
-/// The schemes that the memory of a running program can be paged by.
-fn running_schemes() -> impl Iterator<Item = Info> {
-    scheme_infos().zip(schemes()).filter(|(_, scheme)| !scheme.writes_pages_in_use()).map(|(info, _)| info)
+/// The schemes, of which the help shows those that the memory of a running program can be paged by. The pager refuses
+/// the others with the reason.
+fn running_schemes() -> impl TypedValueParser<Value = Scheme> {
+    values(scheme_infos().zip(schemes()).map(|(info, scheme)| (info, !scheme.writes_pages_in_use())))
+}
+
+fn values<T: FromStr<Err = SpecError> + Clone + Send + Sync + 'static>(
+    infos: impl Iterator<Item = (Info, bool)>,
+) -> impl TypedValueParser<Value = T> {
+    let values = infos.map(|(info, is_shown)| PossibleValue::new(info.name).help(info.summary).hide(!is_shown));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<T>())
 }
 
 fn wrong(option: &str, value: &str, expected: &str) -> Failure {

@@ -279,3 +279,18 @@ impl PagingTrace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_store_prints_as_something_that_parses_to_the_same() {
+        let mappings = margay_hybrid::mappings().map(|info| info.name);
+        for text in mappings.chain(["fast:sequential=no,open=yes", "page", "page-level"]) {
+            let store: PagingStore = text.parse().unwrap();
+            assert_eq!(store.to_string().parse(), Ok(store), "{text}");
+        }
+        assert!("slow".parse::<PagingStore>().unwrap_err().to_string().contains("bast"));
+    }
+}

@@ -111,18 +111,6 @@ impl From<margay_policy::SpecError> for Failure {
     }
 }
 
-impl From<margay_vm::UnknownScheme> for Failure {
-    fn from(error: margay_vm::UnknownScheme) -> Self {
-        Self::Usage(error.to_string())
-    }
-}
-
-impl From<margay_hybrid::HybridError> for Failure {
-    fn from(error: margay_hybrid::HybridError) -> Self {
-        Self::Usage(error.to_string())
-    }
-}
-
 impl From<margay_workload::WorkloadError> for Failure {
     fn from(error: margay_workload::WorkloadError) -> Self {
         Self::Usage(error.to_string())

@@ -130,6 +130,11 @@ impl<F: Flash> Formatted<F> {
         self.device.into_device()
     }
 
+    /// The bytes of the superblock.
+    pub fn superblock(&self) -> &[u8; SUPERBLOCK_BYTES] {
+        &self.superblock
+    }
+
     /// Tells of a segment that is erased and not in use.
     pub fn note_free(&mut self, segment: SegmentId, erases: u32) {
         self.ledger.insert(0, (segment, erases));
@@ -282,6 +287,24 @@ impl<F: Flash> Store for Formatted<F> {
     }
 
     fn erase(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
+        self.erase_and_mark(segment, info)?;
+        self.note_free(segment, info.erases);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), FlashError> {
+        self.device.sync()
+    }
+}
+
+impl<F: Flash> Formatted<F> {
+    /// Erases a segment of a device that is being formatted; unlike others it enters no ledger.
+    pub fn erase_for_format(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+        self.erase_and_mark(segment, SegmentInfo { erases: 1, ..SegmentInfo::default() })
+    }
+
+    /// Erases a segment and marks it as erased where the layout has such marks.
+    fn erase_and_mark(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
         // What was copied out of it must be on flash first.
         self.device.sync()?;
         self.device.erase(segment)?;
@@ -295,11 +318,6 @@ impl<F: Flash> Store for Formatted<F> {
             mark[12..].copy_from_slice(&crc.to_le_bytes());
             self.device.program_part(self.geometry.first_page(segment), 0, &mark)?;
         }
-        self.note_free(segment, info.erases);
         Ok(())
-    }
-
-    fn sync(&mut self) -> Result<(), FlashError> {
-        self.device.sync()
     }
 }

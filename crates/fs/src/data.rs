@@ -1,10 +1,9 @@
 //! Reading and writing the data of files.
 
 use crate::node::{Kind, Tail};
-use crate::owner::{MOST_CHUNKS, PageOwner};
-use crate::{Fs, FsError, MOST_SCRUBS};
+use crate::{Fs, FsError, MAX_CHUNKS, PageOwner};
 use alloc::vec;
-use margay_flash::{Ppn, ReadStatus};
+use margay_flash::Ppn;
 use margay_format::Store;
 use margay_log::{Content, Hint};
 
@@ -14,7 +13,7 @@ pub(crate) const HOLE_BYTES: usize = 16;
 impl<D: Store> Fs<D> {
     /// Bytes of the largest file.
     pub fn most_file_bytes(&self) -> u64 {
-        u64::from(MOST_CHUNKS) * u64::from(self.index.page_bytes)
+        u64::from(MAX_CHUNKS) * u64::from(self.index.page_bytes)
     }
 
     fn file(&self, object: u32) -> Result<&crate::node::Node, FsError> {
@@ -42,13 +41,11 @@ impl<D: Store> Fs<D> {
                 (Some(tail), _) if tail.chunk == chunk => target.copy_from_slice(&tail.data[within..within + count]),
                 (_, None) => target.fill(0),
                 (_, Some(ppn)) if count == page_bytes => {
-                    let status = self.log.read(ppn, target)?;
-                    self.note_read(ppn, status);
+                    self.log.read(ppn, target)?;
                 }
                 (_, Some(ppn)) => {
-                    let status = self.log.read(ppn, &mut self.scratch)?;
+                    self.log.read(ppn, &mut self.scratch)?;
                     target.copy_from_slice(&self.scratch[within..within + count]);
-                    self.note_read(ppn, status);
                 }
             }
             done += count;
@@ -60,13 +57,6 @@ impl<D: Store> Fs<D> {
     /// Where a chunk of a file is, if it is on flash.
     pub fn place(&self, object: u32, chunk: u32) -> Option<Ppn> {
         self.index.node(object)?.chunks.get(chunk)
-    }
-
-    /// A page that the ECC had to correct is rewritten in idle time.
-    fn note_read(&mut self, ppn: Ppn, status: ReadStatus) {
-        if status == ReadStatus::Corrected && self.scrubs.len() < MOST_SCRUBS && !self.scrubs.contains(&ppn) {
-            self.scrubs.push(ppn);
-        }
     }
 
     /// Writes bytes. Whole chunks go to flash at once; of the rest one chunk per file waits in memory for a sync,

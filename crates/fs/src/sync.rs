@@ -1,7 +1,6 @@
 //! Getting headers to flash, in order.
 
-use crate::owner::PageOwner;
-use crate::{Fs, FsError};
+use crate::{Fs, FsError, PageOwner};
 use margay_format::Store;
 use margay_log::{Client, Content, Hint};
 use margay_policy::State;
@@ -167,13 +166,6 @@ impl<D: Store> Fs<D> {
     pub fn idle_step(&mut self, budget_pages: u32) -> Result<bool, FsError> {
         if self.read_only {
             return Ok(false);
-        }
-        while let Some(ppn) = self.scrubs.pop() {
-            // It may have been overwritten or moved since.
-            if self.log.owner(ppn).is_some_and(|owner| self.index.locate(owner) == Some(ppn)) {
-                self.log.rewrite(&mut self.index, ppn)?;
-                return Ok(true);
-            }
         }
         Ok(self.log.idle_step(&mut self.index, budget_pages)?)
     }

@@ -69,7 +69,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             }
         }
         self.victim = None;
-        self.erase(client, victim)?;
+        self.erase(victim)?;
         if D::KEEPS_INFO || self.config.is_paced() {
             // What had no room before.
             self.write_pending(client)?;
@@ -299,7 +299,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             if head.is_open() {
                 self.seal(head)?;
             }
-            match self.open(client, stream) {
+            match self.open(stream) {
                 // All that were left failed.
                 Err(LogError::NoSpace { .. }) => {}
                 result => return result.map(|()| stream),
@@ -379,19 +379,19 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     /// Erases a segment without valid pages; it is free from then on, or retired.
-    pub(crate) fn erase<C: Client<O>>(&mut self, client: &mut C, segment: SegmentId) -> Result<(), LogError> {
+    pub(crate) fn erase(&mut self, segment: SegmentId) -> Result<(), LogError> {
         let i = segment.index();
         debug_assert_eq!(self.segments.valid[i], 0);
         self.segments.in_use -= 1;
         if let Some(at) = self.condemned.iter().position(|condemned| *condemned == segment) {
             self.condemned.swap_remove(at);
-            self.set_bad(client, segment);
+            self.retire(segment);
             return Ok(());
         }
         match self.erase_on_device(segment) {
             Ok(()) => {}
             Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
-                self.set_bad(client, segment);
+                self.retire(segment);
                 return Ok(());
             }
             Err(error) => return Err(error.into()),

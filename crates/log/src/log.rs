@@ -5,13 +5,20 @@ use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
-use margay_format::{PageInfo, SegmentInfo, Store};
+use margay_format::{PageInfo, PageOwner, SegmentInfo, Store};
 use margay_policy::{Content, Hint, Leveling, Now, Placer, Segments, Selection, State, Subject};
 
 /// The owner tag of a page, as it is kept on flash.
 pub trait Owner: Copy + Default + fmt::Debug {
     /// As a number.
     fn to_u64(self) -> u64;
+}
+
+impl Owner for PageOwner {
+    #[inline(always)]
+    fn to_u64(self) -> u64 {
+        Self::to_u64(self)
+    }
 }
 
 impl Owner for Lpn {
@@ -39,8 +46,10 @@ pub trait Client<O> {
         None
     }
 
-    /// A segment was retired.
-    fn retired(&mut self, _segment: SegmentId) {}
+    /// Whose the page is that lists the retired segments; `None` if the list does not survive. The log writes it.
+    fn retired_list(&self) -> Option<O> {
+        None
+    }
 
     /// Whether the client gives up the page of `owner`, which lies in a victim, because it holds it elsewhere; it is
     /// mapped no more then.
@@ -148,8 +157,14 @@ pub struct Log<D, O> {
     pub(crate) unworn: Option<SegmentId>,
     /// Segments that are retired once they are cleaned.
     pub(crate) condemned: Vec<SegmentId>,
+    /// Segments that are used no more.
+    pub(crate) retired: Vec<SegmentId>,
+    /// The list of them on flash lacks some.
+    pub(crate) retired_changed: bool,
+    /// Pages that wait to be rewritten because the ECC had to correct them.
+    pub(crate) scrubs: Vec<Ppn>,
     /// By segment, free ones that have to be erased before use; empty if there never was one.
-    pub(crate) unsafe_free: Vec<bool>,
+    pub(crate) needs_erase: Vec<bool>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) counters: Counters,
     pub(crate) now: Now,
@@ -167,18 +182,15 @@ pub struct Log<D, O> {
 
 impl<D: Store, O: Owner> Log<D, O> {
     /// A log on an erased device, able to hold `exported_pages` valid pages.
-    pub fn new<C: Client<O>>(
-        device: D,
-        config: Config,
-        policies: Policies,
-        exported_pages: u32,
-        client: &mut C,
-    ) -> Result<Self, LogError> {
+    pub fn new(device: D, config: Config, policies: Policies, exported_pages: u32) -> Result<Self, LogError> {
         let mut log = Self::closed(device, config, policies, exported_pages)?;
-        for stream in 0..log.placement.opened_at_start() {
-            log.open(client, stream)?;
-        }
+        log.open_first()?;
         Ok(log)
+    }
+
+    /// Opens the streams that the placement wants open from the start.
+    pub(crate) fn open_first(&mut self) -> Result<(), LogError> {
+        (0..self.placement.opened_at_start()).try_for_each(|stream| self.open(stream))
     }
 
     /// A log with all segments free and no stream open.
@@ -219,7 +231,10 @@ impl<D: Store, O: Owner> Log<D, O> {
             urgent: VecDeque::new(),
             unworn: None,
             condemned: Vec::new(),
-            unsafe_free: Vec::new(),
+            retired: Vec::new(),
+            retired_changed: false,
+            scrubs: Vec::new(),
+            needs_erase: Vec::new(),
             scratch: vec![0; geometry.page_bytes() as usize],
             counters: Counters::new(data_pages),
             now: Now::default(),
@@ -371,10 +386,14 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.segments.total_valid -= 1;
     }
 
-    /// Reads a page for the host.
+    /// Reads a page for the host. One that the ECC had to correct is rewritten in idle time.
     pub fn read(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<ReadStatus, LogError> {
         self.counters.host_reads += 1;
-        Ok(self.device.read(ppn, self.owners[ppn.index()].to_u64(), data)?)
+        let status = self.device.read(ppn, self.owners[ppn.index()].to_u64(), data)?;
+        if status == ReadStatus::Corrected {
+            self.note_corrected(ppn);
+        }
+        Ok(status)
     }
 
     #[inline(always)]
@@ -397,12 +416,12 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     /// Opens the next free segment for a stream; segments that fail at it are retired.
-    pub(crate) fn open<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<(), LogError> {
+    pub(crate) fn open(&mut self, stream: u8) -> Result<(), LogError> {
         loop {
             let next = self.free.front().copied();
             match self.open_stream(stream) {
                 Err(LogError::Flash(FlashError::ProgramFailed { .. } | FlashError::EraseFailed { .. })) => {
-                    self.set_bad(client, next.expect("a segment failed to be opened"));
+                    self.retire(next.expect("a segment failed to be opened"));
                 }
                 result => return result,
             }
@@ -431,9 +450,9 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// Makes a free segment an open one and programs its header.
     pub(crate) fn open_segment(&mut self, segment: SegmentId, stream: u8) -> Result<Head, LogError> {
         let i = segment.index();
-        if !self.unsafe_free.is_empty() && self.unsafe_free[i] {
+        if !self.needs_erase.is_empty() && self.needs_erase[i] {
             self.erase_on_device(segment)?;
-            self.unsafe_free[i] = false;
+            self.needs_erase[i] = false;
         }
         self.segments.stream[i] = stream;
         self.segments.opened_us[i] = self.now.us;
@@ -492,7 +511,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             }
             // First take, then clean: the order moves the published results (spec sec. 5).
             if !self.heads[stream as usize].is_open() {
-                self.open(client, stream)?;
+                self.open(stream)?;
             }
             if (self.free.len() as u32) < self.config.low_water {
                 while (self.free.len() as u32) < self.config.high_water && self.clean_one(client)? {}

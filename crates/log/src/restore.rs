@@ -1,6 +1,6 @@
 //! A log on a device that was used before.
 
-use crate::log::{Client, Head, Log, LogError, Owner};
+use crate::log::{Head, Log, LogError, Owner};
 use crate::{Config, ConfigError, Content, Policies};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ pub struct RestoredSegment {
     /// Free, open, sealed, bad or reserved.
     pub state: State,
     /// It is free, and has to be erased before use.
-    pub must_be_erased: bool,
+    pub needs_erase: bool,
     /// Its erases.
     pub erases: u32,
     /// Its stream.
@@ -55,6 +55,8 @@ pub struct Restored<O> {
     pub seq: u64,
     /// Free segments in the order in which they are to be used; others follow by number.
     pub free: Vec<SegmentId>,
+    /// Retired segments.
+    pub retired: Vec<SegmentId>,
 }
 
 impl<D: Store, O: Owner> Log<D, O> {
@@ -69,6 +71,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let mut log = Self::closed(device, config, policies, exported_pages)?;
         log.now = restored.now;
         log.seq = restored.seq;
+        log.retired = restored.retired.clone();
         log.restore_segments(restored);
         log.restore_pages(restored);
         log.announce(restored);
@@ -76,7 +79,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     fn restore_segments(&mut self, restored: &Restored<O>) {
-        self.unsafe_free = restored.segments.iter().map(|segment| segment.must_be_erased).collect();
+        self.needs_erase = restored.segments.iter().map(|segment| segment.needs_erase).collect();
         for (i, segment) in restored.segments.iter().enumerate() {
             self.segments.state[i] = segment.state;
             self.segments.erases[i] = segment.erases;
@@ -161,12 +164,12 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     /// Frees a sealed segment without valid pages at once, and says whether there was one.
-    pub fn erase_empty<C: Client<O>>(&mut self, client: &mut C) -> Result<bool, LogError> {
+    pub fn erase_empty(&mut self) -> Result<bool, LogError> {
         let empty =
             |id: &SegmentId| self.segments.state[id.index()] == State::Sealed && self.segments.valid[id.index()] == 0;
         let Some(segment) = self.segments.ids().find(empty) else { return Ok(false) };
         self.take(segment);
-        self.erase(client, segment)?;
+        self.erase(segment)?;
         Ok(true)
     }
 
@@ -191,29 +194,25 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     /// Whether a free segment has to be erased before use.
-    pub fn must_be_erased(&self, segment: SegmentId) -> bool {
-        self.unsafe_free.get(segment.index()).is_some_and(|must| *must)
+    pub fn needs_erase(&self, segment: SegmentId) -> bool {
+        self.needs_erase.get(segment.index()).is_some_and(|needs_erase| *needs_erase)
     }
 
     /// Takes `count` erased segments out of the free list, for pages that are not the log's; the log must not be
     /// used after that. `None` if there are not enough.
-    pub fn reserve_free<C: Client<O>>(
-        &mut self,
-        client: &mut C,
-        count: u32,
-    ) -> Result<Option<Vec<(SegmentId, SegmentInfo)>>, LogError> {
+    pub fn reserve_free(&mut self, count: u32) -> Result<Option<Vec<(SegmentId, SegmentInfo)>>, LogError> {
         let mut taken = Vec::new();
         let candidates: Vec<_> = self.free.iter().copied().collect();
         for segment in candidates {
             if taken.len() == count as usize {
                 break;
             }
-            if self.must_be_erased(segment) {
+            if self.needs_erase(segment) {
                 match self.erase_on_device(segment) {
-                    Ok(()) => self.unsafe_free[segment.index()] = false,
+                    Ok(()) => self.needs_erase[segment.index()] = false,
                     Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
                         self.free.retain(|id| *id != segment);
-                        self.set_bad(client, segment);
+                        self.retire(segment);
                         continue;
                     }
                     Err(error) => return Err(error.into()),

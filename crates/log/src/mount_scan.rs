@@ -1,12 +1,11 @@
-//! Looking into every segment of a device in margay's format: what a mount does without a checkpoint.
+//! The mount scan: looking into every segment of a device, which a mount does without a checkpoint.
 
+use crate::recovery::OwnerMap;
 use crate::restore::RestoredSegment;
 use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
-use margay_format::{
-    Anchor, CheckpointAt, Decoded, Formatted, FoundPage, FoundSegment, Kind, PageInfo, Record, Store, VERSION, crc32c,
-};
+use margay_format::{Decoded, Formatted, FoundSegment, Kind, PageInfo, Store, Superblock, VERSION, crc32c};
 use margay_policy::{Now, State};
 
 /// What a mount found and cost.
@@ -25,9 +24,9 @@ pub struct MountReport {
     pub retired_segments: u32,
 }
 
-/// Why a device could not be looked into.
+/// Why the state of a device could not be recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SurveyError {
+pub enum ScanError {
     /// It holds pages of a later version of the format.
     Newer {
         /// That version.
@@ -39,13 +38,13 @@ pub enum SurveyError {
     Flash(FlashError),
 }
 
-impl From<FlashError> for SurveyError {
+impl From<FlashError> for ScanError {
     fn from(error: FlashError) -> Self {
         Self::Flash(error)
     }
 }
 
-impl fmt::Display for SurveyError {
+impl fmt::Display for ScanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Newer { version, segment } => write!(
@@ -57,13 +56,7 @@ impl fmt::Display for SurveyError {
     }
 }
 
-impl core::error::Error for SurveyError {}
-
-/// Takes note of every data page that is found; the latest page of each owner counts.
-pub trait Census {
-    /// A page was found. False if there can be no such owner.
-    fn found(&mut self, page: &FoundPage) -> bool;
-}
+impl core::error::Error for ScanError {}
 
 /// The page that was programmed last; it may not stay readable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,84 +69,56 @@ pub struct Suspect {
     pub data: Vec<u8>,
 }
 
-/// What was found in all segments.
+/// What is known of the segments of a device: from the mount scan, or from a checkpoint.
 #[derive(Debug)]
-pub struct Survey<T> {
-    /// The pages.
-    pub census: T,
-    /// The segments.
+pub(crate) struct MountScan {
     pub segments: Vec<RestoredSegment>,
     /// The page that was programmed last.
     pub suspect: Option<Suspect>,
     /// The highest sequence number.
     pub seq: u64,
-    /// The clocks.
     pub now: Now,
-    /// Free segments, those erased first first, as far as known.
+    /// Free segments, the one that was erased first in front, as far as known.
     pub free: Vec<SegmentId>,
-    /// What it found and cost.
     pub report: MountReport,
     /// Segments whose erase counts are known.
     known: Vec<bool>,
     total_erases: u64,
+    /// The ledger of erased segments in the latest tag that was read, and its sequence number.
     ledger: (u64, Vec<(SegmentId, u32)>),
     /// The latest page of all.
     last: Option<(u64, Ppn)>,
 }
 
-/// What says where a checkpoint is.
-#[derive(Clone, Debug, Default)]
-pub struct StopRecord {
-    /// The anchor, on devices that have one.
-    pub anchor: Anchor,
-    /// The checkpoint of a clean stop.
-    pub checkpoint: Option<CheckpointAt>,
-    /// Reads that it took.
-    pub reads: u32,
-}
-
-impl StopRecord {
-    /// Reads it.
-    pub fn find<F: Flash>(device: &mut Formatted<F>) -> Result<Self, FlashError> {
-        if device.layout().reserved_segments == 0 {
-            let (checkpoint, reads) = device.find_record()?;
-            return Ok(Self { anchor: Anchor::default(), checkpoint, reads });
-        }
-        let (anchor, record, reads) = device.read_anchor()?;
-        let checkpoint = match record {
-            Some(Record::Stopped(at)) => Some(at),
-            _ => None,
-        };
-        Ok(Self { anchor, checkpoint, reads })
-    }
-}
-
 /// Latest pages that may turn out to be unreadable, one after the other, before a mount gives up looking for a
 /// better one: a power cut leaves one, and one more for each time that the recovery is cut too.
-const MOST_UNREADABLE: usize = 16;
+const MAX_UNREADABLE: usize = 16;
 
-impl<T: Census> Survey<T> {
-    /// Looks into every segment. `census` makes an empty census.
-    pub fn run<F: Flash>(device: &mut Formatted<F>, census: impl Fn() -> T) -> Result<Self, SurveyError> {
+impl MountScan {
+    /// Looks into every segment.
+    pub fn run<F: Flash, M: OwnerMap>(
+        device: &mut Formatted<F>,
+        superblock: &Superblock,
+    ) -> Result<(Self, M), ScanError> {
         let mut unreadable = Vec::new();
         let mut reads = 0;
         loop {
-            let mut survey = Self::empty(device.geometry().segments(), census());
-            match survey.look(device, &unreadable, &mut reads)? {
-                Some(last) if unreadable.len() < MOST_UNREADABLE => unreadable.push(last),
+            let (mut scan, mut map) = (Self::empty(device.geometry().segments()), M::empty(superblock));
+            match scan.look(device, &mut map, &unreadable, &mut reads)? {
+                Some(last) if unreadable.len() < MAX_UNREADABLE => unreadable.push(last),
                 _ => {
-                    survey.report.damaged.extend(unreadable);
-                    survey.report.reads = reads;
-                    return Ok(survey);
+                    scan.report.damaged.extend(unreadable);
+                    scan.report.reads = reads;
+                    return Ok((scan, map));
                 }
             }
         }
     }
 
-    fn empty(segments: u32, census: T) -> Self {
+    fn empty(segments: u32) -> Self {
         let free = RestoredSegment {
             state: State::Free,
-            must_be_erased: true,
+            needs_erase: true,
             erases: 0,
             stream: 0,
             opened_us: 0,
@@ -162,7 +127,6 @@ impl<T: Census> Survey<T> {
             next: Ppn(0),
         };
         Self {
-            census,
             segments: vec![free; segments as usize],
             suspect: None,
             seq: 0,
@@ -176,19 +140,20 @@ impl<T: Census> Survey<T> {
         }
     }
 
-    /// What a checkpoint says, as if it had been found in the segments.
-    pub fn thawed(census: T, segments: Vec<RestoredSegment>, free: Vec<SegmentId>, seq: u64, now: Now) -> Self {
+    /// What a checkpoint says, as if the mount scan had found it.
+    pub fn from_checkpoint(segments: Vec<RestoredSegment>, free: Vec<SegmentId>, seq: u64, now: Now) -> Self {
         let report = MountReport { from_checkpoint: true, ..MountReport::default() };
-        Self { segments, free, seq, now, report, ..Self::empty(0, census) }
+        Self { segments, free, seq, now, report, ..Self::empty(0) }
     }
 
     /// Fills itself in; the latest page if that cannot be read.
-    fn look<F: Flash>(
+    fn look<F: Flash, M: OwnerMap>(
         &mut self,
         device: &mut Formatted<F>,
+        map: &mut M,
         unreadable: &[Ppn],
         reads: &mut u32,
-    ) -> Result<Option<Ppn>, SurveyError> {
+    ) -> Result<Option<Ppn>, ScanError> {
         let reserved = device.layout().reserved_segments;
         for segment in (0..self.segments.len() as u32).map(SegmentId) {
             if segment.0 < reserved {
@@ -199,9 +164,9 @@ impl<T: Census> Survey<T> {
             let found = device.scan_segment(segment)?;
             *reads += found.reads;
             if let Some(version) = found.newer {
-                return Err(SurveyError::Newer { version, segment });
+                return Err(ScanError::Newer { version, segment });
             }
-            self.take_segment(segment, found, unreadable);
+            self.take_segment(segment, found, map, unreadable);
         }
         self.fill_in_erase_counts();
         let Some((_, ppn)) = self.last else { return Ok(None) };
@@ -217,13 +182,13 @@ impl<T: Census> Survey<T> {
         }
     }
 
-    fn take_segment(&mut self, id: SegmentId, found: FoundSegment, unreadable: &[Ppn]) {
+    fn take_segment<M: OwnerMap>(&mut self, id: SegmentId, found: FoundSegment, map: &mut M, unreadable: &[Ppn]) {
         let segment = &mut self.segments[id.index()];
         if found.pages.iter().any(|page| page.kind == Kind::Data) {
             segment.state = State::Sealed;
-            segment.must_be_erased = false;
+            segment.needs_erase = false;
         } else {
-            segment.must_be_erased = found.erased.is_none();
+            segment.needs_erase = found.erased.is_none();
         }
         if let Some(info) = found.info {
             segment.erases = info.erases;
@@ -252,7 +217,7 @@ impl<T: Census> Survey<T> {
                 self.now.us = self.now.us.max(info.time_us);
                 self.now.writes = self.now.writes.max(info.version);
             }
-            if !self.census.found(page) {
+            if !map.found(page) {
                 self.report.damaged.push(page.ppn);
             }
         }
@@ -261,43 +226,23 @@ impl<T: Census> Survey<T> {
         }
     }
 
-    /// Reads the page of an owner; false if it cannot be read.
-    pub fn read<F: Flash>(
-        &mut self,
-        device: &mut Formatted<F>,
-        ppn: Ppn,
-        owner: u64,
-        page: &mut [u8],
-    ) -> Result<bool, FlashError> {
-        // It may not be readable a second time.
-        if let Some(suspect) = self.suspect.as_ref().filter(|suspect| suspect.ppn == ppn) {
-            page.copy_from_slice(&suspect.data);
-            return Ok(true);
-        }
-        self.report.reads += 1;
-        match device.read(ppn, owner, page) {
-            Ok(_) => Ok(true),
-            Err(FlashError::Uncorrectable { .. } | FlashError::Corrupt { .. } | FlashError::Lost { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Takes out of use the segments of `bad` that hold none of the `valid` pages; says which.
+    /// Takes the `listed` segments out of use that hold none of the `valid` pages; says which.
     pub fn retire<F: Flash>(
         &mut self,
         device: &Formatted<F>,
-        mut bad: Vec<SegmentId>,
+        listed: Vec<SegmentId>,
         valid: impl Iterator<Item = Ppn>,
     ) -> Vec<SegmentId> {
         let mut in_use = vec![false; self.segments.len()];
         valid.for_each(|ppn| in_use[device.geometry().segment_of(ppn).index()] = true);
-        bad.sort_unstable();
-        bad.dedup();
+        let mut retired = listed;
+        retired.sort_unstable();
+        retired.dedup();
         // Nothing is retired before it is empty.
-        bad.retain(|id| !in_use[id.index()] && self.segments[id.index()].state != State::Reserved);
-        bad.iter().for_each(|id| self.segments[id.index()].state = State::Bad);
-        self.report.retired_segments = bad.len() as u32;
-        bad
+        retired.retain(|id| !in_use[id.index()] && self.segments[id.index()].state != State::Reserved);
+        retired.iter().for_each(|id| self.segments[id.index()].state = State::Bad);
+        self.report.retired_segments = retired.len() as u32;
+        retired
     }
 
     /// Erase counts of segments without a readable page: from the ledger of the last tag, else what is missing

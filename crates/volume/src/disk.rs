@@ -1,9 +1,7 @@
 use crate::options::{config, formatted, override_policies, policies};
 use crate::{FormatOptions, OpenOptions, VolumeError};
-use margay_flash::{Flash, FlashError, Geometry, Lpn, SegmentId};
-use margay_format::{
-    Anchor, ClientKind, Formatted, Layout, Record, SegmentInfo, Store, Superblock, find_superblock, shown_geometry,
-};
+use margay_flash::{Flash, Geometry, Lpn};
+use margay_format::{Anchor, ClientKind, Formatted, Layout, Superblock, find_superblock, shown_geometry};
 use margay_ftl::{Ftl, MountReport, OwnPages, load};
 use margay_log::{Config, Hint};
 
@@ -73,21 +71,12 @@ fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock
 }
 
 impl<F: Flash> Disk<F> {
-    /// Formats a device: all that is on it is lost. Segments that cannot be erased are retired when they are to be
-    /// used.
+    /// Formats a device: all that is on it is lost. Segments that cannot be erased are retired.
     pub fn format(device: F, options: &FormatOptions) -> Result<Self, VolumeError> {
         let superblock = superblock(&shown_geometry(device.geometry()), options)?;
-        let (mut store, config) = store(device, &superblock)?;
-        for segment in config.reserved_segments..superblock.geometry.segments() {
-            match store.erase(SegmentId(segment), SegmentInfo { erases: 1, ..SegmentInfo::default() }) {
-                Ok(()) | Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let mut anchor = Anchor::default();
-        store.write_anchor(&mut anchor, &superblock, &Record::InUse)?;
-        let (policies, encoded) = (policies(&superblock, &config)?, superblock.encode()?);
-        let ftl = Ftl::new(store, config, policies, superblock.exported_pages, &encoded)?;
+        let (store, config) = store(device, &superblock)?;
+        let policies = policies(&superblock, &config)?;
+        let (ftl, anchor) = Ftl::format(store, &superblock, config, policies)?;
         Ok(Self { ftl, anchor, superblock, report: MountReport::default(), read_only: false })
     }
 

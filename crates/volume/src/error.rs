@@ -2,7 +2,7 @@ use margay_flash::FlashError;
 use margay_format::{FindError, LayoutError, SuperblockError};
 use margay_fs::{FsError, FsMountError};
 use margay_ftl::{FtlError, MountError};
-use margay_log::{ConfigError, LogError, SurveyError};
+use margay_log::{ConfigError, LogError, ScanError};
 use margay_policy::SpecError;
 
 /// Why a volume could not be formatted, opened or used.
@@ -92,8 +92,8 @@ impl VolumeError {
         match self {
             Self::Flash(error) | Self::NotFormatted(FindError::Flash(error)) => Some(*error),
             Self::FilesMount(FsMountError::Find(FindError::Flash(error))) => Some(*error),
-            Self::FilesMount(FsMountError::Survey(SurveyError::Flash(error))) => Some(*error),
-            Self::Mount(MountError::Survey(SurveyError::Flash(error))) => Some(*error),
+            Self::FilesMount(FsMountError::Scan(ScanError::Flash(error))) => Some(*error),
+            Self::Mount(MountError::Scan(ScanError::Flash(error))) => Some(*error),
             Self::Ftl(FtlError::Log(error)) | Self::Mount(MountError::Ftl(FtlError::Log(error))) => of_log(error),
             Self::Files(FsError::Log(error)) | Self::FilesMount(FsMountError::Fs(FsError::Log(error))) => of_log(error),
             _ => None,

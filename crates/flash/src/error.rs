@@ -80,6 +80,14 @@ pub enum FlashError {
     },
 }
 
+impl FlashError {
+    /// Whether the chip answered and the page cannot be read. Any other error of a read, such as [`Self::Io`], says
+    /// nothing of the page: it may be read another time.
+    pub const fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Uncorrectable { .. } | Self::Corrupt { .. } | Self::Lost { .. })
+    }
+}
+
 impl fmt::Display for FlashError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

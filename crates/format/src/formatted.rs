@@ -239,7 +239,12 @@ impl<F: Flash> Store for Formatted<F> {
 
     fn copy(&mut self, from: Ppn, to: Ppn, owner: u64, seq: u64) -> Result<Copied, FlashError> {
         let mut scratch = core::mem::take(&mut self.scratch);
-        let read = self.read_tagged(from, &mut scratch);
+        let is_wanted = |decoded: &Decoded| matches!(decoded, Decoded::Tag(tag) if tag.page.owner == owner);
+        let mut read = self.read_tagged(from, &mut scratch);
+        if read.as_ref().map_or_else(FlashError::is_unreadable, |(decoded, _)| !is_wanted(decoded)) {
+            // It is given up for good, so it is tried once more.
+            read = self.read_tagged(from, &mut scratch);
+        }
         let (page, data_crc, copied) = match read {
             Ok((Decoded::Tag(tag), _)) if tag.page.owner == owner => {
                 let copied = if tag.page.lost { Copied::Lost } else { Copied::Whole };

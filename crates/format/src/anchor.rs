@@ -1,7 +1,7 @@
 //! The anchor: segment 0 of devices that cannot be programmed byte by byte. Page 0 holds the superblock, the pages
 //! behind it records, of which the last one counts. On NOR the record is the last page of the checkpoint.
 
-use crate::bytes::{Reader, Writer};
+use crate::bytes::{Reader, U48_MAX, Writer};
 use crate::crc::crc32c;
 use crate::formatted::Formatted;
 use crate::paired::Paired;
@@ -75,7 +75,7 @@ impl Record {
                     return None;
                 }
                 let list: Vec<_> = (0..count).map(|_| SegmentId(reader.u32())).collect();
-                let sound = !reader.is_short() && list.iter().all(|segment| segment.0 < segments);
+                let sound = seq <= U48_MAX && !reader.is_short() && list.iter().all(|segment| segment.0 < segments);
                 sound.then_some(Self::Stopped(CheckpointAt { seq, len_bytes, crc, segments: list }))
             }
             _ => None,
@@ -153,7 +153,9 @@ impl<F: Flash> Formatted<F> {
             return Ok(());
         }
         match self.try_write_anchor(anchor, superblock, record) {
-            Err(FlashError::ProgramFailed { .. } | FlashError::EraseFailed { .. }) => {
+            Err(
+                FlashError::ProgramFailed { .. } | FlashError::EraseFailed { .. } | FlashError::NumbersSpent { .. },
+            ) => {
                 anchor.broken = true;
                 Ok(())
             }
@@ -167,12 +169,16 @@ impl<F: Flash> Formatted<F> {
         superblock: &Superblock,
         record: &Record,
     ) -> Result<(), FlashError> {
+        if anchor.seq + 2 > U48_MAX {
+            return Err(FlashError::NumbersSpent { ppn: Ppn(0) });
+        }
         let mut page = vec![0; self.geometry.page_bytes() as usize];
         if anchor.next == 0 || anchor.next >= self.geometry.pages_per_segment() {
-            let info = SegmentInfo { erases: anchor.erases + 1, ..SegmentInfo::default() };
+            let erases = anchor.erases.saturating_add(1);
+            let info = SegmentInfo { erases, ..SegmentInfo::default() };
             self.device.sync()?;
             self.device.erase(SegmentId(0))?;
-            anchor.erases += 1;
+            anchor.erases = erases;
             self.begin_kind(Kind::Anchor, SegmentId(0), info)?;
             let bytes = superblock.encode().expect("a superblock that was encoded once can be encoded again");
             page[..bytes.len()].copy_from_slice(&bytes);

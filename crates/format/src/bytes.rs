@@ -1,5 +1,8 @@
 //! Little-endian fields at fixed places.
 
+/// The largest sequence number, number of a host write and time that a tag holds: 2^48 - 1.
+pub const U48_MAX: u64 = (1 << 48) - 1;
+
 /// Writes fields one behind the other.
 pub(crate) struct Writer<'a> {
     bytes: &'a mut [u8],
@@ -20,6 +23,12 @@ impl<'a> Writer<'a> {
     #[inline]
     pub fn uint(&mut self, value: u64, bytes: usize) {
         self.put(&value.to_le_bytes()[..bytes]);
+    }
+
+    /// A value in six bytes: the largest stands for all above it.
+    #[inline]
+    pub fn u48(&mut self, value: u64) {
+        self.uint(value.min(U48_MAX), 6);
     }
 
     pub fn at(&self) -> usize {

@@ -1,4 +1,4 @@
-use crate::bytes::{Reader, Writer};
+use crate::bytes::{Reader, U48_MAX, Writer};
 use crate::crc::crc32c;
 use crate::layout::{Layout, LayoutError, Place, TAG_BYTES, VERSION};
 use crate::paired::Paired;
@@ -153,8 +153,8 @@ impl<F: Flash> Formatted<F> {
             let mut writer = Writer::new(&mut mark);
             writer.put(&[OPENED_MARK, VERSION, kind as u8, info.stream]);
             writer.uint(info.erases.into(), 4);
-            writer.uint(info.opened_us, 6);
-            writer.uint(info.opened_writes, 6);
+            writer.u48(info.opened_us);
+            writer.u48(info.opened_writes);
             writer.uint(info.total_erases.min(u64::from(u32::MAX)), 4);
             writer.uint(self.last_seq, 4);
             let crc = crc32c(&mark[..28]);
@@ -166,12 +166,16 @@ impl<F: Flash> Formatted<F> {
         Ok(())
     }
 
-    /// Programs a page of the given kind in a segment that was begun.
+    /// Programs a page of the given kind in a segment that was begun. [`FlashError::NumbersSpent`], with nothing
+    /// programmed, if its numbers do not fit a tag: cut short they would be those of an older page.
     pub fn program_kind(&mut self, kind: Kind, ppn: Ppn, data: &[u8], page: PageInfo) -> Result<(), FlashError> {
         self.put(kind, ppn, data, page, crc32c(data))
     }
 
     fn put(&mut self, kind: Kind, ppn: Ppn, data: &[u8], page: PageInfo, data_crc: u32) -> Result<(), FlashError> {
+        if page.seq.max(page.version) > U48_MAX {
+            return Err(FlashError::NumbersSpent { ppn });
+        }
         let segment = self.geometry.segment_of(ppn);
         let filling = self.filling.iter_mut().find(|filling| filling.segment == segment);
         let filling = filling.expect("pages are programmed in segments that were begun");

@@ -18,6 +18,7 @@ mod superblock;
 mod tag;
 
 pub use anchor::{Anchor, CheckpointAt, FindError, Record, find_superblock};
+pub use bytes::U48_MAX;
 pub use crc::crc32c;
 pub use formatted::Formatted;
 pub use layout::{Layout, LayoutError, Place, TAG_BYTES, VERSION};

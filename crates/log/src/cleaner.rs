@@ -2,7 +2,7 @@ use crate::log::{Client, Head, Log, LogError, Owner};
 use crate::valid::ValidBits;
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Ppn, SegmentId};
-use margay_format::{Copied, PageInfo, SegmentInfo, Store};
+use margay_format::{Copied, PageInfo, SegmentInfo, Store, U48_MAX};
 use margay_policy::State;
 use margay_policy::placement::word_and_run;
 
@@ -330,6 +330,10 @@ impl<D: Store, O: Owner> Log<D, O> {
         let first = self.geometry.first_page(segment).0;
         let end = first + self.geometry.pages_per_segment();
         let pages: Vec<_> = (first..end).map(Ppn).filter(|ppn| self.valid.is_set(*ppn)).collect();
+        // What cannot be written back must not be erased.
+        if D::KEEPS_INFO && self.seq.saturating_add(pages.len() as u64) > U48_MAX {
+            return Err(FlashError::NumbersSpent { ppn: self.geometry.first_page(segment) }.into());
+        }
         let mut kept = Vec::with_capacity(pages.len());
         for ppn in &pages {
             let mut data = vec![0; self.geometry.page_bytes() as usize];

@@ -90,6 +90,11 @@ impl<F: Flash> Faults<F> {
         (self.programs, self.erases)
     }
 
+    /// Reads of pages and of parts of pages so far.
+    pub fn reads(&self) -> u64 {
+        self.reads
+    }
+
     fn may_read(&mut self, ppn: Ppn) -> Result<(), FlashError> {
         let fault = self.failing_reads.remove(&self.reads);
         self.reads += 1;

@@ -1,7 +1,7 @@
 //! The anchor: segment 0 of devices that cannot be programmed byte by byte. Page 0 holds the superblock, the pages
 //! behind it records, of which the last one counts. On NOR the record is the last page of the checkpoint.
 
-use crate::bytes::{PutBytes, Reader};
+use crate::bytes::{PutBytes, Reader, U48_MAX};
 use crate::crc::crc32c;
 use crate::formatted::Formatted;
 use crate::paired::Paired;
@@ -70,7 +70,7 @@ impl Record {
             2 => {
                 let (seq, len_bytes, crc) = (reader.u64()?, reader.u64()?, reader.u32()?);
                 let segments = reader.segments(segments)?;
-                Some(Self::Stopped(CheckpointAt { seq, len_bytes, crc, segments }))
+                (seq <= U48_MAX).then_some(Self::Stopped(CheckpointAt { seq, len_bytes, crc, segments }))
             }
             _ => None,
         }
@@ -147,7 +147,9 @@ impl<F: Flash> Formatted<F> {
             return Ok(());
         }
         match self.try_write_anchor(anchor, superblock, record) {
-            Err(FlashError::ProgramFailed { .. } | FlashError::EraseFailed { .. }) => {
+            Err(
+                FlashError::ProgramFailed { .. } | FlashError::EraseFailed { .. } | FlashError::NumbersSpent { .. },
+            ) => {
                 anchor.broken = true;
                 Ok(())
             }
@@ -161,12 +163,16 @@ impl<F: Flash> Formatted<F> {
         superblock: &Superblock,
         record: &Record,
     ) -> Result<(), FlashError> {
+        if anchor.seq + 2 > U48_MAX {
+            return Err(FlashError::NumbersSpent { ppn: Ppn(0) });
+        }
         let mut page = vec![0; self.geometry.page_bytes() as usize];
         if anchor.next == 0 || anchor.next >= self.geometry.pages_per_segment() {
-            let info = SegmentInfo { erases: anchor.erases + 1, ..SegmentInfo::default() };
+            let erases = anchor.erases.saturating_add(1);
+            let info = SegmentInfo { erases, ..SegmentInfo::default() };
             self.device.sync()?;
             self.device.erase(SegmentId(0))?;
-            anchor.erases += 1;
+            anchor.erases = erases;
             self.begin_kind(Kind::Anchor, SegmentId(0), info)?;
             let bytes = superblock.encode().expect("a superblock that was encoded once can be encoded again");
             page[..bytes.len()].copy_from_slice(&bytes);

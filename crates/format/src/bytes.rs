@@ -3,6 +3,9 @@
 use alloc::vec::Vec;
 use margay_flash::SegmentId;
 
+/// The largest sequence number, number of a host write and time that a tag holds: 2^48 - 1.
+pub const U48_MAX: u64 = (1 << 48) - 1;
+
 /// Writes fields one behind the other: a vector grows; of a slice the part that is left moves on.
 pub trait PutBytes {
     /// Writes bytes.
@@ -21,6 +24,12 @@ pub trait PutBytes {
     #[inline]
     fn put_u32(&mut self, value: u32) {
         self.put(&value.to_le_bytes());
+    }
+
+    /// Writes a number in 6 bytes: the largest stands for all above it.
+    #[inline]
+    fn put_u48(&mut self, value: u64) {
+        self.put_uint(value.min(U48_MAX), 6);
     }
 }
 

@@ -1,4 +1,4 @@
-use crate::bytes::{PutBytes, Reader};
+use crate::bytes::{PutBytes, Reader, U48_MAX};
 use crate::crc::crc32c;
 use crate::layout::{Layout, LayoutError, Place, TAG_BYTES, VERSION};
 use crate::paired::Paired;
@@ -166,8 +166,8 @@ impl<F: Flash> Formatted<F> {
             let mut rest = &mut mark[..];
             rest.put(&[OPENED_MARK, VERSION, kind as u8, info.stream]);
             rest.put_u32(info.erases);
-            rest.put_uint(info.opened_us, 6);
-            rest.put_uint(info.opened_writes, 6);
+            rest.put_u48(info.opened_us);
+            rest.put_u48(info.opened_writes);
             rest.put_uint(info.total_erases.min(u64::from(u32::MAX)), 4);
             rest.put_uint(self.last_seq, 4);
             let crc = crc32c(&mark[..28]);
@@ -179,12 +179,16 @@ impl<F: Flash> Formatted<F> {
         Ok(())
     }
 
-    /// Programs a page of the given kind in a segment that was begun.
+    /// Programs a page of the given kind in a segment that was begun. [`FlashError::NumbersSpent`], with nothing
+    /// programmed, if its numbers do not fit a tag: cut short they would be those of an older page.
     pub fn program_kind(&mut self, kind: Kind, ppn: Ppn, data: &[u8], page: PageInfo) -> Result<(), FlashError> {
         self.put(kind, ppn, data, page, crc32c(data))
     }
 
     fn put(&mut self, kind: Kind, ppn: Ppn, data: &[u8], page: PageInfo, data_crc: u32) -> Result<(), FlashError> {
+        if page.seq.max(page.version) > U48_MAX {
+            return Err(FlashError::NumbersSpent { ppn });
+        }
         let segment = self.geometry.segment_of(ppn);
         let filling = self.filling.iter_mut().find(|filling| filling.segment == segment);
         let filling = filling.expect("pages are programmed in segments that were begun");
@@ -252,7 +256,12 @@ impl<F: Flash> Store for Formatted<F> {
 
     fn copy(&mut self, from: Ppn, to: Ppn, owner: u64, seq: u64) -> Result<Copied, FlashError> {
         let mut scratch = core::mem::take(&mut self.scratch);
-        let read = self.read_tagged(from, &mut scratch);
+        let is_wanted = |decoded: &Decoded| matches!(decoded, Decoded::Tag(tag) if tag.page.owner == owner);
+        let mut read = self.read_tagged(from, &mut scratch);
+        if read.as_ref().map_or_else(FlashError::is_unreadable, |(decoded, _)| !is_wanted(decoded)) {
+            // It is given up for good, so it is tried once more.
+            read = self.read_tagged(from, &mut scratch);
+        }
         let (page, data_crc, copied) = match read {
             Ok((Decoded::Tag(tag), _)) if tag.page.owner == owner => {
                 let copied = if tag.page.lost { Copied::Lost } else { Copied::Whole };

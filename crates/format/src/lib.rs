@@ -23,7 +23,7 @@ mod superblock;
 mod tag;
 
 pub use anchor::{Anchor, CheckpointAt, FindError, Record, find_superblock};
-pub use bytes::{PutBytes, Reader};
+pub use bytes::{PutBytes, Reader, U48_MAX};
 pub use crc::crc32c;
 pub use disk::{DiskPage, OwnPages, decode_disk_checkpoint, encode_disk_checkpoint};
 pub use files::{MAX_CHUNKS, MAX_OBJECTS, Owned, PageOwner, decode_files_checkpoint, encode_files_checkpoint};

@@ -101,7 +101,8 @@ pub struct Earlier {
 
 impl Tag {
     /// Writes the tag, with the erased segments of the ledger, latest first, and the pages of the window as
-    /// (owner, sequence number), ascending; those that do not fit are left out.
+    /// (owner, sequence number), ascending; those that do not fit are left out. What is over [`crate::U48_MAX`] is
+    /// written as that.
     pub fn encode(&self, layout: &Layout, ledger: &[(SegmentId, u32)], before: &[(u64, u64)], bytes: &mut [u8]) {
         let owner_bytes = usize::from(layout.owner_bytes);
         let before = &before[before.len().saturating_sub(layout.window.into())..];
@@ -113,13 +114,13 @@ impl Tag {
         rest.put_uint(self.segment.total_erases.min(u64::from(u32::MAX)), 4);
         rest.put_u32(self.segment.erases);
         rest.put_uint(self.page.owner, 8);
-        rest.put_uint(self.page.seq, 6);
-        rest.put_uint(self.page.version, 6);
-        rest.put_uint(self.page.time_us, 6);
+        rest.put_u48(self.page.seq);
+        rest.put_u48(self.page.version);
+        rest.put_u48(self.page.time_us);
         rest.put_u32(self.page.heat);
         rest.put_u32(self.data_crc);
-        rest.put_uint(self.segment.opened_us, 6);
-        rest.put_uint(self.segment.opened_writes, 6);
+        rest.put_u48(self.segment.opened_us);
+        rest.put_u48(self.segment.opened_writes);
         rest.put_u32(0); // the CRC's place
         let unused = core::iter::repeat((SegmentId(NO_SEGMENT), u32::MAX));
         for (segment, erases) in ledger.iter().copied().chain(unused).take(layout.ledger.into()) {
@@ -221,6 +222,7 @@ impl Tag {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::U48_MAX;
     use margay_flash::Geometry;
 
     fn tag() -> Tag {
@@ -253,6 +255,46 @@ mod tests {
         assert_eq!(earlier, [Earlier { owner: 6, seq: Some(1 << 40) }, Earlier { owner: 5, seq: None }]);
         let ledger: alloc::vec::Vec<_> = Tag::ledger(&layout, &bytes).collect();
         assert_eq!(ledger, [(SegmentId(8), 6)]);
+    }
+
+    #[test]
+    fn the_largest_numbers_are_read_as_written_and_larger_ones_as_the_largest() {
+        let geometry = Geometry::new(9, 32, 4096).unwrap().with_spare(256);
+        // Two bytes are enough for 65,536 owners, eight for all.
+        for (owners, owner) in [(1 << 16, (1 << 16) - 1), (u64::MAX, u64::MAX)] {
+            let layout = Layout::new(&geometry, owners).unwrap();
+            let page = PageInfo {
+                owner,
+                seq: U48_MAX,
+                version: U48_MAX,
+                time_us: U48_MAX,
+                heat: u32::MAX,
+                heat_kind: 3,
+                lost: true,
+            };
+            let segment = SegmentInfo {
+                erases: u32::MAX,
+                total_erases: u32::MAX.into(),
+                stream: u8::MAX,
+                opened_us: U48_MAX,
+                opened_writes: U48_MAX,
+            };
+            let tag = Tag { kind: Kind::Data, page, segment, data_crc: u32::MAX, window: 3 };
+            let before = [(owner, 0), (owner, U48_MAX - 1 - 0xFFFE), (owner, U48_MAX - 1)];
+            let ledger = [(SegmentId(u32::MAX - 1), u32::MAX)];
+            let mut bytes = [0xFF; 256];
+            tag.encode(&layout, &ledger, &before, &mut bytes);
+            assert_eq!(Tag::decode(&layout, &bytes), Decoded::Tag(tag), "{owners} owners");
+            let seqs: alloc::vec::Vec<_> = tag.earlier(&layout, &bytes).map(|earlier| earlier.seq).collect();
+            assert_eq!(seqs, [Some(U48_MAX - 1), Some(U48_MAX - 1 - 0xFFFE), None]);
+            assert!(tag.earlier(&layout, &bytes).all(|earlier| earlier.owner == owner));
+            assert!(Tag::ledger(&layout, &bytes).eq(ledger));
+
+            let over = SegmentInfo { total_erases: u64::MAX, opened_us: 1 << 48, opened_writes: u64::MAX, ..segment };
+            let over = Tag { page: PageInfo { version: 1 << 48, time_us: u64::MAX, ..page }, segment: over, ..tag };
+            over.encode(&layout, &ledger, &before, &mut bytes);
+            assert_eq!(Tag::decode(&layout, &bytes), Decoded::Tag(tag), "larger ones are not small ones");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
-use margay_format::{PageInfo, PageOwner, SegmentInfo, Store};
+use margay_format::{PageInfo, PageOwner, SegmentInfo, Store, U48_MAX};
 use margay_policy::{Content, Hint, Leveling, Now, Placer, Segments, Selection, State, Subject};
 
 /// The owner tag of a page, as it is kept on flash.
@@ -266,10 +266,19 @@ impl<D: Store, O: Owner> Log<D, O> {
         hint: Hint,
         now_us: u64,
     ) -> Result<Ppn, LogError> {
-        self.now.us = self.now.us.max(now_us);
+        self.set_time(now_us);
         self.now.writes += 1;
         self.counters.host_writes += 1;
         self.put_page(client, owner, content, data, hint)
+    }
+
+    /// The clock never goes back, and stands still at the last time that the flash can keep (8.9 years).
+    #[inline(always)]
+    fn set_time(&mut self, now_us: u64) {
+        self.now.us = self.now.us.max(now_us);
+        if D::KEEPS_INFO {
+            self.now.us = self.now.us.min(U48_MAX);
+        }
     }
 
     /// Writes a page of the initial content: at time 0, and not counted as a host write.
@@ -379,7 +388,7 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// A page of the host is dead without a successor.
     pub fn trim(&mut self, ppn: Ppn, now_us: u64) {
-        self.now.us = self.now.us.max(now_us);
+        self.set_time(now_us);
         self.counters.trims += 1;
         self.placement.trimmed(self.now, ppn);
         self.invalidate::<false>(ppn);

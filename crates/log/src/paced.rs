@@ -304,8 +304,9 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// Copies one valid page to another place, because it is hard to read.
-    fn rewrite<C: Client<O>>(&mut self, client: &mut C, ppn: Ppn) -> Result<(), LogError> {
+    /// Copies one valid page to another place, because it is hard to read. [`Log::idle_step`] does so for the pages that
+    /// the ECC had to correct.
+    pub fn rewrite<C: Client<O>>(&mut self, client: &mut C, ppn: Ppn) -> Result<(), LogError> {
         let owner = self.owners[ppn.index()];
         let wanted = match self.read_only {
             Some(read_only) if self.segments.stream[self.geometry.segment_of(ppn).index()] == read_only => read_only,

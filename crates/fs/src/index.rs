@@ -275,7 +275,8 @@ impl Index {
         let nodes: usize = self.iter().map(|(_, node)| node.memory_bytes()).sum();
         let members: usize =
             self.pages.iter().map(|page| (page.members.capacity() + page.removed.capacity()) * 4).sum();
-        let tables = self.nodes.capacity() * 8 + self.pages.capacity() * size_of::<HeaderPage>();
+        let tables =
+            self.nodes.capacity() * size_of::<Option<Box<Node>>>() + self.pages.capacity() * size_of::<HeaderPage>();
         (nodes + members + tables) as u64
     }
 }

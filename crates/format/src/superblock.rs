@@ -52,7 +52,7 @@ pub struct Superblock {
     /// Cleaning stops when so many segments are free.
     pub high_water: u32,
     /// Most pages programmed for one host write.
-    pub most_pages_per_write: u32,
+    pub max_pages_per_write: u32,
     /// Selection policy with its parameters.
     pub selection: String,
     /// Placement policy with its parameters.
@@ -129,7 +129,7 @@ impl Superblock {
         writer.uint(self.created_s, 8);
         let geometry = &self.geometry;
         let shape = [geometry.segments(), geometry.pages_per_segment(), geometry.page_bytes(), geometry.spare_bytes()];
-        let marks = [self.exported_pages, self.low_water, self.high_water, self.most_pages_per_write];
+        let marks = [self.exported_pages, self.low_water, self.high_water, self.max_pages_per_write];
         for number in shape.into_iter().chain(marks) {
             writer.uint(number.into(), 4);
         }
@@ -207,7 +207,7 @@ impl Superblock {
             incompatible,
             low_water,
             high_water,
-            most_pages_per_write: most,
+            max_pages_per_write: most,
             selection,
             placement,
             leveling,
@@ -237,7 +237,7 @@ mod tests {
             incompatible: 0,
             low_water: 2,
             high_water: 2,
-            most_pages_per_write: 16,
+            max_pages_per_write: 16,
             selection: "cat:shape=log,scale=0.00775d".into(),
             placement: "m6:mean=decay,scale=0.67d".into(),
             leveling: "threshold:spread=100".into(),

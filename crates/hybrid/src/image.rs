@@ -127,7 +127,7 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
         incompatible: 0,
         low_water: options.log_blocks,
         high_water: options.log_blocks,
-        most_pages_per_write: 0,
+        max_pages_per_write: 0,
         selection: options.scheme.to_string(),
         placement: options.duty.text().to_string(),
         leveling: String::new(),

@@ -89,7 +89,7 @@ pub struct Experiment {
     pub high_water: u32,
     /// Most pages programmed for one host write, as the disk of the flash memory server cleans; 0: everything is
     /// cleaned when a segment is opened, as in the FMS papers.
-    pub most_pages_per_write: u32,
+    pub max_pages_per_write: u32,
     /// Read-only data has segments of its own.
     pub separate_read_only: bool,
     /// Which segment is cleaned.
@@ -120,7 +120,7 @@ impl Experiment {
             reserved_segments: 0,
             low_water: 3,
             high_water: 3,
-            most_pages_per_write: 0,
+            max_pages_per_write: 0,
             separate_read_only: false,
             selection: SelectionSpec::default(),
             placement: PlacementSpec::default(),
@@ -139,7 +139,7 @@ impl Experiment {
             reserved_segments: self.reserved_segments,
             low_water: self.low_water,
             high_water: self.high_water.max(self.low_water),
-            most_pages_per_write: self.most_pages_per_write,
+            max_pages_per_write: self.max_pages_per_write,
             read_only_stream: self.separate_read_only,
             leveling: self.leveling,
             ..self.device.config()

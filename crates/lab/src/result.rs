@@ -29,8 +29,10 @@ pub struct Row {
     pub over_provisioning: f64,
     pub low_water: u32,
     pub high_water: u32,
-    /// Most pages programmed for one host write; 0 if cleaning is not spread over the writes.
-    pub most_pages_per_write: u32,
+    /// The greatest number of pages programmed for one host write; 0 if cleaning is not spread over the writes. The
+    /// column keeps the name that results of earlier versions have.
+    #[serde(rename = "most_pages_per_write")]
+    pub max_pages_per_write: u32,
     pub separate_read_only: bool,
     pub selection: String,
     pub placement: String,

@@ -287,7 +287,7 @@ impl Finish<'_> {
             over_provisioning: data_pages / f64::from(self.prepared.exported_pages) - 1.0,
             low_water: experiment.low_water,
             high_water: experiment.config().high_water,
-            most_pages_per_write: experiment.most_pages_per_write,
+            max_pages_per_write: experiment.max_pages_per_write,
             separate_read_only: experiment.separate_read_only,
             selection: experiment.selection.to_string(),
             placement: experiment.placement.to_string(),

@@ -14,7 +14,7 @@ pub struct Config {
     /// Most pages programmed for one host write, its own included. Cleaning is spread over the writes, and a
     /// page is invalidated only when its successor is on flash: what a device that must survive power cuts
     /// needs. 0: everything needed is cleaned when a segment is opened, as in the FMS papers.
-    pub most_pages_per_write: u32,
+    pub max_pages_per_write: u32,
     /// Cleaning starts when fewer segments are free; at least 2 if it is spread over the writes.
     pub low_water: u32,
     /// Cleaning stops when so many segments are free; at least `low_water`.
@@ -31,7 +31,7 @@ impl Default for Config {
             header_pages: 0,
             summary_pages: 0,
             reserved_segments: 0,
-            most_pages_per_write: 0,
+            max_pages_per_write: 0,
             low_water: 3,
             high_water: 3,
             read_only_stream: false,
@@ -102,7 +102,7 @@ impl Config {
     /// Whether cleaning is spread over the writes.
     #[inline(always)]
     pub const fn is_paced(&self) -> bool {
-        self.most_pages_per_write > 0
+        self.max_pages_per_write > 0
     }
 
     /// Data pages in a segment.

@@ -97,7 +97,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     fn room_for_write<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<u8, LogError> {
         let left = self.victim.map_or(self.segments.data_pages, |victim| self.segments.valid[victim.index()]);
         if self.free.len() < 2
-            && left >= self.config.most_pages_per_write
+            && left >= self.config.max_pages_per_write
             && let Some(other) = self.open_stream_with_room()
         {
             self.counters.misplaced_writes += 1;
@@ -154,7 +154,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// it yields, and all that the bound allows when that would be too late.
     fn clean_some<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
         let work = self.counters.programs() - self.programs_before_write;
-        let bound = u64::from(self.config.most_pages_per_write).saturating_sub(work) as u32;
+        let bound = u64::from(self.config.max_pages_per_write).saturating_sub(work) as u32;
         let left = self.victim.map_or(self.segments.data_pages, |victim| self.segments.valid[victim.index()]);
         // The next head to be full needs a free segment.
         let open = self.heads[..usize::from(self.placement.streams())].iter().filter(|head| head.is_open());

@@ -62,7 +62,7 @@ pub struct FormatOptions {
     /// Leveling policy.
     pub leveling: LevelingSpec,
     /// Most pages programmed for one page that is written.
-    pub most_pages_per_write: u32,
+    pub max_pages_per_write: u32,
     /// Cleaning starts when fewer segments are free; at least 2.
     pub low_water: u32,
     /// Cleaning stops when so many segments are free.
@@ -77,7 +77,7 @@ impl Default for FormatOptions {
             selection: SelectionSpec::known("cost-benefit"),
             allocator: AllocatorSpec::known("predictive"),
             leveling: LevelingSpec::known("threshold"),
-            most_pages_per_write: 16,
+            max_pages_per_write: 16,
             low_water: 2,
             high_water: 2,
             uuid: [0; 16],
@@ -97,7 +97,7 @@ pub struct OpenOptions {
     /// Another leveling policy.
     pub leveling: Option<LevelingSpec>,
     /// Another bound on the pages programmed for one page that is written.
-    pub most_pages_per_write: Option<u32>,
+    pub max_pages_per_write: Option<u32>,
     /// Write although headers cannot be read: what they stood for is given up. Without this such a file system is
     /// opened for reading only.
     pub accept_losses: bool,
@@ -108,7 +108,7 @@ fn config(superblock: &Superblock, layout: &Layout) -> Result<Config, MountError
         header_pages: layout.header_pages,
         summary_pages: layout.summary_pages,
         reserved_segments: layout.reserved_segments,
-        most_pages_per_write: superblock.most_pages_per_write.max(1),
+        max_pages_per_write: superblock.max_pages_per_write.max(1),
         low_water: superblock.low_water,
         high_water: superblock.high_water,
         read_only_stream: false,
@@ -149,7 +149,7 @@ fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock
         incompatible: 0,
         low_water: options.low_water,
         high_water: options.high_water,
-        most_pages_per_write: options.most_pages_per_write,
+        max_pages_per_write: options.max_pages_per_write,
         selection: options.selection.to_string(),
         placement: options.allocator.to_string(),
         leveling: options.leveling.to_string(),
@@ -183,8 +183,8 @@ pub fn open<F: Flash>(mut device: F, options: &OpenOptions) -> Result<FileSystem
     if let Some(leveling) = options.leveling {
         superblock.leveling = leveling.to_string();
     }
-    if let Some(most) = options.most_pages_per_write {
-        superblock.most_pages_per_write = most;
+    if let Some(most) = options.max_pages_per_write {
+        superblock.max_pages_per_write = most;
     }
     let mut store = formatted(device, &superblock)?;
     let config = config(&superblock, store.layout())?;

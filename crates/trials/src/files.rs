@@ -52,7 +52,7 @@ impl Setup {
             header_pages: layout.header_pages,
             summary_pages: layout.summary_pages,
             reserved_segments: layout.reserved_segments,
-            most_pages_per_write: 8,
+            max_pages_per_write: 8,
             low_water: 2,
             high_water: 2,
             ..Config::default()
@@ -68,7 +68,7 @@ impl Setup {
             incompatible: 0,
             low_water: 2,
             high_water: 2,
-            most_pages_per_write: 8,
+            max_pages_per_write: 8,
             selection: "greedy".into(),
             placement: allocator.to_string(),
             leveling: "none".into(),

@@ -33,7 +33,7 @@ pub struct FormatOptions {
     /// Leveling policy.
     pub leveling: LevelingSpec,
     /// Most pages programmed for one host write.
-    pub most_pages_per_write: u32,
+    pub max_pages_per_write: u32,
     /// Cleaning starts when fewer segments are free; at least 2.
     pub low_water: u32,
     /// Cleaning stops when so many segments are free.
@@ -51,7 +51,7 @@ impl Default for FormatOptions {
             selection: SelectionSpec::known("cat"),
             placement: PlacementSpec::known("m6"),
             leveling: LevelingSpec::known("threshold"),
-            most_pages_per_write: 16,
+            max_pages_per_write: 16,
             low_water: 2,
             high_water: 2,
             read_only_ranges: Vec::new(),
@@ -72,7 +72,7 @@ pub struct OpenOptions {
     /// Another leveling policy.
     pub leveling: Option<LevelingSpec>,
     /// Another bound on the pages programmed for one host write.
-    pub most_pages_per_write: Option<u32>,
+    pub max_pages_per_write: Option<u32>,
     /// More exported pages that hold read-only data: first page and count.
     pub read_only_ranges: Vec<(u32, u32)>,
 }
@@ -121,7 +121,7 @@ fn config(superblock: &Superblock, layout: &Layout) -> Result<Config, VolumeErro
         header_pages: layout.header_pages,
         summary_pages: layout.summary_pages,
         reserved_segments: layout.reserved_segments,
-        most_pages_per_write: superblock.most_pages_per_write.max(1),
+        max_pages_per_write: superblock.max_pages_per_write.max(1),
         low_water: superblock.low_water,
         high_water: superblock.high_water,
         read_only_stream: true,
@@ -158,7 +158,7 @@ fn superblock(geometry: &Geometry, options: &FormatOptions, exported_pages: u32)
         incompatible: 0,
         low_water: options.low_water,
         high_water: options.high_water,
-        most_pages_per_write: options.most_pages_per_write,
+        max_pages_per_write: options.max_pages_per_write,
         selection: options.selection.to_string(),
         placement: options.placement.to_string(),
         leveling: options.leveling.to_string(),
@@ -209,8 +209,8 @@ impl Volume {
         if let Some(leveling) = options.leveling {
             superblock.leveling = leveling.to_string();
         }
-        if let Some(most) = options.most_pages_per_write {
-            superblock.most_pages_per_write = most;
+        if let Some(most) = options.max_pages_per_write {
+            superblock.max_pages_per_write = most;
         }
         superblock.read_only_ranges.extend(&options.read_only_ranges);
         let read_only = options.read_only || superblock.is_read_only_to_us();
@@ -366,7 +366,7 @@ impl Volume {
 
     /// Works for a moment of idle time; false if there is nothing to do.
     pub fn idle(&mut self) -> Result<bool, VolumeError> {
-        if self.read_only { Ok(false) } else { self.disk.idle(self.superblock.most_pages_per_write) }
+        if self.read_only { Ok(false) } else { self.disk.idle(self.superblock.max_pages_per_write) }
     }
 
     /// Stops cleanly. Says whether there was room for a checkpoint, which makes the next opening fast.

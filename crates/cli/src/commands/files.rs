@@ -82,7 +82,7 @@ fn make(
         selection: policies.selection.unwrap_or(defaults.selection),
         allocator: policies.allocator.unwrap_or(defaults.allocator),
         leveling: policies.leveling.unwrap_or(defaults.leveling),
-        most_pages_per_write: policies.max_pages_per_write.unwrap_or(defaults.most_pages_per_write),
+        max_pages_per_write: policies.max_pages_per_write.unwrap_or(defaults.max_pages_per_write),
         low_water,
         high_water: high_water.unwrap_or(low_water),
         uuid: *uuid::Uuid::new_v4().as_bytes(),

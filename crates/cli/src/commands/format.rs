@@ -61,7 +61,7 @@ fn format(args: &FormatArgs, device: ImageFlash) -> Result<(), Failure> {
         selection: policies.selection.unwrap_or(defaults.selection),
         placement: policies.placement.unwrap_or(defaults.placement),
         leveling: policies.leveling.unwrap_or(defaults.leveling),
-        most_pages_per_write: policies.max_pages_per_write.unwrap_or(defaults.most_pages_per_write),
+        max_pages_per_write: policies.max_pages_per_write.unwrap_or(defaults.max_pages_per_write),
         low_water: args.low_water,
         high_water: args.high_water.unwrap_or(args.low_water),
         read_only_ranges: policies.page_ranges(geometry.page_bytes()),

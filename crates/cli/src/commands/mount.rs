@@ -14,7 +14,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         selection: policies.selection,
         allocator: policies.allocator,
         leveling: policies.leveling,
-        most_pages_per_write: policies.max_pages_per_write,
+        max_pages_per_write: policies.max_pages_per_write,
         accept_losses: args.accept_losses,
     };
     let fs = open(device, &options).map_err(|error| of_mount(&args.image, &error))?;

@@ -59,7 +59,7 @@ fn open(args: &ServeArgs, image: &Path) -> Result<Volume, Failure> {
         selection: policies.selection,
         placement: policies.placement,
         leveling: policies.leveling,
-        most_pages_per_write: policies.max_pages_per_write,
+        max_pages_per_write: policies.max_pages_per_write,
         read_only_ranges: policies.page_ranges(page_bytes),
     };
     let device = if args.no_sync { device.without_sync() } else { device };

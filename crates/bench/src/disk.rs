@@ -100,7 +100,7 @@ impl Run {
             after.programmed_spare_bytes - before.programmed_spare_bytes,
         );
         let written = f64::from(case.writes) * f64::from(PAGE_BYTES);
-        let (most, forced) = (disk.log().counters().most_pages_of_a_write, disk.log().counters().forced_cleanings);
+        let (most, forced) = (disk.log().counters().max_pages_of_a_write, disk.log().counters().forced_cleanings);
         // As after a power loss.
         let mut device = disk.into_device().into_device();
         let mount = |device: Meter<RamFlash>| -> Result<_, Error> {

@@ -83,7 +83,7 @@ impl Record {
     }
 
     /// Most segments that a checkpoint may take with pages of this size.
-    pub const fn most_segments(page_bytes: u32) -> u32 {
+    pub const fn max_segments(page_bytes: u32) -> u32 {
         (page_bytes - 40) / 4
     }
 }

@@ -1,8 +1,8 @@
 //! Reading and writing the data of files.
 
 use crate::node::{Kind, Tail};
-use crate::owner::{MOST_CHUNKS, PageOwner};
-use crate::{Fs, FsError, MOST_SCRUBS};
+use crate::owner::{MAX_CHUNKS, PageOwner};
+use crate::{Fs, FsError, MAX_SCRUBS};
 use alloc::vec;
 use margay_flash::{Ppn, ReadStatus};
 use margay_format::Store;
@@ -13,8 +13,8 @@ pub(crate) const HOLE_BYTES: usize = 16;
 
 impl<D: Store> Fs<D> {
     /// Bytes of the largest file.
-    pub fn most_file_bytes(&self) -> u64 {
-        u64::from(MOST_CHUNKS) * u64::from(self.index.page_bytes)
+    pub fn max_file_bytes(&self) -> u64 {
+        u64::from(MAX_CHUNKS) * u64::from(self.index.page_bytes)
     }
 
     fn file(&self, object: u32) -> Result<&crate::node::Node, FsError> {
@@ -64,7 +64,7 @@ impl<D: Store> Fs<D> {
 
     /// A page that the ECC had to correct is rewritten in idle time.
     fn note_read(&mut self, ppn: Ppn, status: ReadStatus) {
-        if status == ReadStatus::Corrected && self.scrubs.len() < MOST_SCRUBS && !self.scrubs.contains(&ppn) {
+        if status == ReadStatus::Corrected && self.scrubs.len() < MAX_SCRUBS && !self.scrubs.contains(&ppn) {
             self.scrubs.push(ppn);
         }
     }
@@ -75,7 +75,7 @@ impl<D: Store> Fs<D> {
         self.begin()?;
         self.file(object)?;
         let end = offset.checked_add(data.len() as u64).ok_or(FsError::FileTooLarge)?;
-        if end > self.most_file_bytes() {
+        if end > self.max_file_bytes() {
             return Err(FsError::FileTooLarge);
         }
         if data.is_empty() {
@@ -254,7 +254,7 @@ impl<D: Store> Fs<D> {
     pub fn truncate(&mut self, object: u32, size: u64) -> Result<(), FsError> {
         self.begin()?;
         let old = self.file(object)?.size;
-        if size > self.most_file_bytes() {
+        if size > self.max_file_bytes() {
             return Err(FsError::FileTooLarge);
         }
         let page_bytes = u64::from(self.index.page_bytes);

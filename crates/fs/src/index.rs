@@ -1,6 +1,6 @@
 use crate::header::{PAGE_HEADER_BYTES, encode, header_bytes};
 use crate::node::{Kind, Node};
-use crate::owner::{MOST_OBJECTS, Owned, PageOwner};
+use crate::owner::{MAX_OBJECTS, Owned, PageOwner};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
@@ -123,7 +123,7 @@ impl Index {
     pub fn add(&mut self, mut node: Node) -> Option<u32> {
         let object = match self.free.pop() {
             Some(object) => object,
-            None if self.nodes.len() < MOST_OBJECTS as usize => {
+            None if self.nodes.len() < MAX_OBJECTS as usize => {
                 self.nodes.push(None);
                 self.nodes.len() as u32 - 1
             }

@@ -30,7 +30,7 @@ pub use index::ROOT;
 pub use mount::{FoundFs, FsMountError, find, owners};
 pub use names::{Change, Named, NewObject, RenameFlags};
 pub use node::{Attributes, Kind, Time};
-pub use owner::{MOST_CHUNKS, MOST_OBJECTS, Owned, PageOwner};
+pub use owner::{MAX_CHUNKS, MAX_OBJECTS, Owned, PageOwner};
 
 use alloc::boxed::Box;
 use alloc::{vec, vec::Vec};
@@ -42,7 +42,7 @@ pub use margay_policy::AllocatorSpec;
 use node::Node;
 
 /// Bytes of the longest name.
-pub const MOST_NAME_BYTES: usize = 255;
+pub const MAX_NAME_BYTES: usize = 255;
 
 /// What the users of a file system did, and what it programmed for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub struct Fs<D> {
 }
 
 /// Pages that wait to be rewritten at once.
-const MOST_SCRUBS: usize = 64;
+const MAX_SCRUBS: usize = 64;
 
 /// Pages that only operations which make room may use.
 const RESERVE_PAGES: u64 = 16;

@@ -4,7 +4,7 @@ use crate::checkpoint;
 use crate::header::{FIXED_BYTES, Found, decode};
 use crate::index::{HeaderPage, Index, ROOT, decode_bad};
 use crate::node::{Kind, Node};
-use crate::owner::{MOST_CHUNKS, MOST_OBJECTS, OWNERS, Owned, PageOwner};
+use crate::owner::{MAX_CHUNKS, MAX_OBJECTS, OWNERS, Owned, PageOwner};
 use crate::{Fs, FsError, Problem};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -310,12 +310,12 @@ fn plant(
     most_pages: u32,
 ) -> AsOf {
     // Numbers are used again, so none is larger than all headers together would need.
-    let most = (u64::from(most_pages) * u64::from(index.page_bytes / FIXED_BYTES as u32)).min(MOST_OBJECTS.into());
+    let most = (u64::from(most_pages) * u64::from(index.page_bytes / FIXED_BYTES as u32)).min(MAX_OBJECTS.into());
     found.retain(|object, candidate| {
         let node = &candidate.found.node;
         let fits = (1..most).contains(&u64::from(*object))
             && (*object == ROOT || is_name(&node.name))
-            && node.size <= u64::from(MOST_CHUNKS) * u64::from(index.page_bytes)
+            && node.size <= u64::from(MAX_CHUNKS) * u64::from(index.page_bytes)
             && (*object != ROOT || (node.kind == Kind::Directory && node.link_to.is_none()));
         if !fits {
             problems.push(Problem::Object { object: *object });

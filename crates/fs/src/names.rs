@@ -2,7 +2,7 @@
 
 use crate::index::ROOT;
 use crate::node::{Attributes, Kind, Node, Time};
-use crate::{Fs, FsError, MOST_NAME_BYTES};
+use crate::{Fs, FsError, MAX_NAME_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use margay_format::Store;
@@ -65,7 +65,7 @@ impl<D: Store> Fs<D> {
     fn check_name(name: &[u8]) -> Result<(), FsError> {
         match name.len() {
             _ if !crate::mount::is_name(name) => Err(FsError::Invalid),
-            0..=MOST_NAME_BYTES => Ok(()),
+            0..=MAX_NAME_BYTES => Ok(()),
             _ => Err(FsError::NameTooLong),
         }
     }
@@ -73,7 +73,7 @@ impl<D: Store> Fs<D> {
     /// The object of a name in a directory.
     pub fn lookup(&self, parent: u32, name: &[u8]) -> Result<Attributes, FsError> {
         self.directory(parent)?;
-        if name.len() > MOST_NAME_BYTES {
+        if name.len() > MAX_NAME_BYTES {
             return Err(FsError::NameTooLong);
         }
         let object = match name {
@@ -256,7 +256,7 @@ impl<D: Store> Fs<D> {
         }
         if let Some(link) = node.links.last().copied() {
             // Another name takes the place of the first.
-            self.ready_to_grow(entry, MOST_NAME_BYTES)?;
+            self.ready_to_grow(entry, MAX_NAME_BYTES)?;
             self.ready(Some(self.node(entry)?.page))?;
             let link_node = self.index.remove(link);
             let node = self.node_mut(entry)?;
@@ -335,7 +335,7 @@ impl<D: Store> Fs<D> {
         if bytes - name.len() + new_name.len() > self.index.room_bytes() {
             return Err(FsError::NameTooLong);
         }
-        self.ready_to_grow(entry, MOST_NAME_BYTES)?;
+        self.ready_to_grow(entry, MAX_NAME_BYTES)?;
         self.leave(from, name, is_directory)?;
         if over.is_some() {
             self.leave(to, new_name, is_directory)?;
@@ -386,7 +386,7 @@ impl<D: Store> Fs<D> {
     /// Sets an extended attribute. All of an object share its header, which is less than a page.
     pub fn set_attribute(&mut self, object: u32, name: &[u8], value: &[u8]) -> Result<(), FsError> {
         self.begin()?;
-        if name.len() > MOST_NAME_BYTES {
+        if name.len() > MAX_NAME_BYTES {
             return Err(FsError::NameTooLong);
         }
         self.want_room(1)?;
@@ -396,7 +396,7 @@ impl<D: Store> Fs<D> {
         let node = self.node_mut(object)?;
         let old = node.attributes.insert(name.into(), value.into());
         // Names and holes need room as well.
-        if crate::header::header_bytes(node, page_bytes) + MOST_NAME_BYTES > room {
+        if crate::header::header_bytes(node, page_bytes) + MAX_NAME_BYTES > room {
             match old {
                 Some(old) => node.attributes.insert(name.into(), old),
                 None => node.attributes.remove(name),

@@ -2,9 +2,9 @@ use core::fmt;
 use margay_log::Owner;
 
 /// Most objects, their number 0 included, which is the file system's own.
-pub const MOST_OBJECTS: u32 = 1 << 24;
+pub const MAX_OBJECTS: u32 = 1 << 24;
 /// Most chunks of a file: pages of data.
-pub const MOST_CHUNKS: u32 = 1 << 24;
+pub const MAX_CHUNKS: u32 = 1 << 24;
 /// Owners that there can be.
 pub(crate) const OWNERS: u64 = 1 << 48;
 

@@ -7,13 +7,13 @@ use margay_log::{Client, Content, Hint};
 use margay_policy::State;
 
 /// Header pages that may wait with new times and sizes.
-const MOST_SOFT: usize = 64;
+const MAX_SOFT: usize = 64;
 
 impl<D: Store> Fs<D> {
     /// Before anything is changed: the file system can be written, and few header pages wait with new times.
     pub(crate) fn begin(&mut self) -> Result<(), FsError> {
         self.check_writable()?;
-        while self.index.soft.len() > MOST_SOFT && !self.index.single {
+        while self.index.soft.len() > MAX_SOFT && !self.index.single {
             let page = *self.index.soft.first().expect("it is not empty");
             self.write_headers(page)?;
         }

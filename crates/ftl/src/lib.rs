@@ -23,9 +23,9 @@ use margay_log::{AuditError, Config, Content, Hint, Log, LogError, Policies, Pro
 pub use mount::{Loaded, MountError, load};
 
 /// Pages of the trim map that may be unwritten at once.
-const MOST_DIRTY: usize = 8;
+const MAX_DIRTY: usize = 8;
 /// Pages that wait to be rewritten because they were hard to read.
-const MOST_SCRUBS: usize = 64;
+const MAX_SCRUBS: usize = 64;
 
 /// A disk of `exported_pages` pages on a log.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl<D: Store> Ftl<D> {
     pub fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> Result<Option<ReadStatus>, FtlError> {
         let Some(ppn) = self.mapped(lpn)? else { return Ok(None) };
         let status = self.log.read(ppn, data)?;
-        if status == ReadStatus::Corrected && self.scrubs.len() < MOST_SCRUBS && !self.scrubs.contains(&ppn) {
+        if status == ReadStatus::Corrected && self.scrubs.len() < MAX_SCRUBS && !self.scrubs.contains(&ppn) {
             self.scrubs.push(ppn);
         }
         Ok(Some(status))
@@ -134,7 +134,7 @@ impl<D: Store> Ftl<D> {
         if let Some(ppn) = self.mapped(lpn)? {
             self.log.trim(ppn, now_us);
             self.map.pages[lpn.index()] = UNMAPPED;
-            if self.map.trimmed(lpn) >= MOST_DIRTY {
+            if self.map.trimmed(lpn) >= MAX_DIRTY {
                 self.log.write_pending(&mut self.map)?;
             }
         }

@@ -110,7 +110,7 @@ pub fn run_prepared(
     let started = Instant::now();
     let mut last_us = 0;
     loop {
-        ops.next_batch(&mut batch, recorder.most_ops(disk.log().counters().host_writes))?;
+        ops.next_batch(&mut batch, recorder.max_ops(disk.log().counters().host_writes))?;
         let Some(last) = batch.last() else { break };
         last_us = last.time_us;
         let result = run_ops(&mut disk, &batch, &mut work);
@@ -166,7 +166,7 @@ impl Recorder {
     }
 
     /// How many operations may be done before the next look, so that the warm window starts where it should.
-    fn most_ops(&self, writes: u64) -> usize {
+    fn max_ops(&self, writes: u64) -> usize {
         match self.warm_from {
             Some(from) if writes < from => BATCH.min((from - writes) as usize),
             _ => BATCH,

@@ -32,7 +32,7 @@ pub struct Counters {
     /// Victims that were cleaned to the end because a segment was needed, whatever the bound on a write's work.
     pub forced_cleanings: u64,
     /// Most pages programmed for one host write, if cleaning is spread over the writes.
-    pub most_pages_of_a_write: u64,
+    pub max_pages_of_a_write: u64,
     /// Victims by number of valid pages, from 0 to the data pages of a segment.
     pub victims: Vec<u64>,
 }
@@ -69,7 +69,7 @@ impl Counters {
             lost_pages: self.lost_pages - earlier.lost_pages,
             retired_segments: self.retired_segments - earlier.retired_segments,
             forced_cleanings: self.forced_cleanings - earlier.forced_cleanings,
-            most_pages_of_a_write: self.most_pages_of_a_write,
+            max_pages_of_a_write: self.max_pages_of_a_write,
             victims: self.victims.iter().zip(&earlier.victims).map(|(a, b)| a - b).collect(),
         }
     }

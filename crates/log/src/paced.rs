@@ -142,7 +142,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.clean_some(client)?;
         }
         let work = self.counters.programs() - self.programs_before_write;
-        self.counters.most_pages_of_a_write = self.counters.most_pages_of_a_write.max(work);
+        self.counters.max_pages_of_a_write = self.counters.max_pages_of_a_write.max(work);
         Ok(())
     }
 

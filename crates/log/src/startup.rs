@@ -99,7 +99,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         let len_bytes = encode(self, client).len();
         let device = self.device();
         let count = device.checkpoint_pages(len_bytes).div_ceil(device.layout().data_pages(device.geometry()));
-        if count > Record::most_segments(device.geometry().page_bytes()) {
+        if count > Record::max_segments(device.geometry().page_bytes()) {
             return Ok(false);
         }
         // One segment stays free for the cleaner of the next life.

@@ -8,7 +8,7 @@ use fuser::{
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL, TimeOrNow, WriteFlags,
 };
 use margay_flash::Flash;
-use margay_fs::{Attributes, Change, FsError, Kind, MOST_NAME_BYTES, MOST_OBJECTS, NewObject, Time};
+use margay_fs::{Attributes, Change, FsError, Kind, MAX_NAME_BYTES, MAX_OBJECTS, NewObject, Time};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -425,9 +425,9 @@ impl<F: Flash + Send + 'static> Filesystem for Adapter<F> {
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let room = self.fs().room();
-        let (objects, most) = (u64::from(room.objects), u64::from(MOST_OBJECTS));
+        let (objects, most) = (u64::from(room.objects), u64::from(MAX_OBJECTS));
         let (free, bytes) = (room.free_pages, room.page_bytes);
-        reply.statfs(room.pages, free, free, most, most - objects, bytes, MOST_NAME_BYTES as u32, bytes);
+        reply.statfs(room.pages, free, free, most, most - objects, bytes, MAX_NAME_BYTES as u32, bytes);
     }
 
     fn setxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {

@@ -131,7 +131,7 @@ fn formatted<F: Flash>(device: F, superblock: &Superblock) -> Result<Formatted<F
 }
 
 /// Problems that are logged one by one when a device is opened.
-const MOST_PROBLEMS: usize = 5;
+const MAX_PROBLEMS: usize = 5;
 
 /// Streams for which room is kept, so that the allocator can be changed later.
 const MIN_STREAMS: u32 = 5;
@@ -189,11 +189,11 @@ pub fn open<F: Flash>(mut device: F, options: &OpenOptions) -> Result<FileSystem
     let mut store = formatted(device, &superblock)?;
     let config = config(&superblock, store.layout())?;
     let found = FoundFs::load(&mut store, &superblock, true)?;
-    for problem in found.problems.iter().take(MOST_PROBLEMS) {
+    for problem in found.problems.iter().take(MAX_PROBLEMS) {
         tracing::error!("{problem}");
     }
-    if found.problems.len() > MOST_PROBLEMS {
-        tracing::error!("and {} more; margay fs check names them all", found.problems.len() - MOST_PROBLEMS);
+    if found.problems.len() > MAX_PROBLEMS {
+        tracing::error!("and {} more; margay fs check names them all", found.problems.len() - MAX_PROBLEMS);
     }
     let has_losses = !found.problems.is_empty() && !options.accept_losses;
     if has_losses && !options.read_only {

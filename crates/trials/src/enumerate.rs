@@ -5,7 +5,7 @@ use crate::Tally;
 use margay_media::{PowerCut, RamFlash, Strict, Torn};
 
 /// A campaign with more failures than this is given up.
-const MOST_FAILURES: usize = 1000;
+const MAX_FAILURES: usize = 1000;
 
 /// The device of a trial.
 pub(crate) type Device = PowerCut<Strict<RamFlash>>;
@@ -65,7 +65,7 @@ pub(crate) fn enumerate<S: Subject>(subject: &S, cuts: Cuts) -> Tally {
                 if !failed && (at / cuts.stride).is_multiple_of(cuts.second_stride) {
                     second_cuts(subject, &device, &oracle, &mut tally, &name);
                 }
-                if tally.failures.len() > MOST_FAILURES {
+                if tally.failures.len() > MAX_FAILURES {
                     return tally;
                 }
             }
@@ -99,7 +99,7 @@ fn second_cuts<S: Subject>(
             device.power_on();
             tally.count(subject.recover(device, oracle.clone()), name);
         }
-        if tally.failures.len() > MOST_FAILURES {
+        if tally.failures.len() > MAX_FAILURES {
             return;
         }
     }

@@ -55,7 +55,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
                 State::Bad => 4,
             };
             put(bytes, state, 1);
-            put(bytes, u64::from(self.must_be_erased(id)), 1);
+            put(bytes, u64::from(self.needs_erase(id)), 1);
             put(bytes, segments.stream[i].into(), 1);
             put(bytes, segments.erases[i].into(), 4);
             put(bytes, segments.opened_us[i], 6);
@@ -116,7 +116,7 @@ impl Thawed {
             };
             segments.push(RestoredSegment {
                 state,
-                must_be_erased: numbers.next(1)? == 1,
+                needs_erase: numbers.next(1)? == 1,
                 stream: numbers.next(1)? as u8,
                 erases: numbers.word()?,
                 opened_us: numbers.next(6)?,
@@ -177,7 +177,7 @@ impl Thawed {
 
     /// After its checkpoint `at` was read, its segments are free but not blank.
     pub fn give_back(&mut self, at: &CheckpointAt) {
-        at.segments.iter().for_each(|segment| self.segments[segment.index()].must_be_erased = true);
+        at.segments.iter().for_each(|segment| self.segments[segment.index()].needs_erase = true);
     }
 }
 
@@ -200,12 +200,12 @@ pub fn is_outdated<F: Flash>(
     let inside = |ppn: &Ppn| ppn.0 < geometry.pages() && geometry.page_in_segment(*ppn) > 0;
     let places: Vec<(Ppn, bool)> = open.filter(inside).map(|ppn| (ppn, true)).collect();
     let free = free.iter().take(2).map(|id| (geometry.first_page(*id), false));
-    for (ppn, must_be_erased) in places.into_iter().chain(free) {
+    for (ppn, needs_erase) in places.into_iter().chain(free) {
         reads += 1;
         let is_later = match device.read_tagged(ppn, &mut []) {
             Ok((Decoded::Erased, _)) => false,
-            Ok((Decoded::Tag(tag), _)) => must_be_erased || tag.kind == Kind::Data && tag.page.seq > last,
-            Ok(_) | Err(FlashError::Uncorrectable { .. }) => must_be_erased,
+            Ok((Decoded::Tag(tag), _)) => needs_erase || tag.kind == Kind::Data && tag.page.seq > last,
+            Ok(_) | Err(FlashError::Uncorrectable { .. }) => needs_erase,
             Err(error) => return Err(error),
         };
         if is_later {

@@ -149,7 +149,7 @@ pub struct Log<D, O> {
     /// Segments that are retired once they are cleaned.
     pub(crate) condemned: Vec<SegmentId>,
     /// By segment, free ones that have to be erased before use; empty if there never was one.
-    pub(crate) unsafe_free: Vec<bool>,
+    pub(crate) needs_erase: Vec<bool>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) counters: Counters,
     pub(crate) now: Now,
@@ -219,7 +219,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             urgent: VecDeque::new(),
             unworn: None,
             condemned: Vec::new(),
-            unsafe_free: Vec::new(),
+            needs_erase: Vec::new(),
             scratch: vec![0; geometry.page_bytes() as usize],
             counters: Counters::new(data_pages),
             now: Now::default(),
@@ -431,9 +431,9 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// Makes a free segment an open one and programs its header.
     pub(crate) fn open_segment(&mut self, segment: SegmentId, stream: u8) -> Result<Head, LogError> {
         let i = segment.index();
-        if !self.unsafe_free.is_empty() && self.unsafe_free[i] {
+        if !self.needs_erase.is_empty() && self.needs_erase[i] {
             self.erase_on_device(segment)?;
-            self.unsafe_free[i] = false;
+            self.needs_erase[i] = false;
         }
         self.segments.stream[i] = stream;
         self.segments.opened_us[i] = self.now.us;

@@ -14,7 +14,7 @@ pub struct RestoredSegment {
     /// Free, open, sealed, bad or reserved.
     pub state: State,
     /// It is free, and has to be erased before use.
-    pub must_be_erased: bool,
+    pub needs_erase: bool,
     /// Its erases.
     pub erases: u32,
     /// Its stream.
@@ -76,7 +76,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     fn restore_segments(&mut self, restored: &Restored<O>) {
-        self.unsafe_free = restored.segments.iter().map(|segment| segment.must_be_erased).collect();
+        self.needs_erase = restored.segments.iter().map(|segment| segment.needs_erase).collect();
         for (i, segment) in restored.segments.iter().enumerate() {
             self.segments.state[i] = segment.state;
             self.segments.erases[i] = segment.erases;
@@ -191,8 +191,8 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     /// Whether a free segment has to be erased before use.
-    pub fn must_be_erased(&self, segment: SegmentId) -> bool {
-        self.unsafe_free.get(segment.index()).is_some_and(|must| *must)
+    pub fn needs_erase(&self, segment: SegmentId) -> bool {
+        self.needs_erase.get(segment.index()).is_some_and(|must| *must)
     }
 
     /// Takes `count` erased segments out of the free list, for pages that are not the log's; the log must not be
@@ -208,9 +208,9 @@ impl<D: Store, O: Owner> Log<D, O> {
             if taken.len() == count as usize {
                 break;
             }
-            if self.must_be_erased(segment) {
+            if self.needs_erase(segment) {
                 match self.erase_on_device(segment) {
-                    Ok(()) => self.unsafe_free[segment.index()] = false,
+                    Ok(()) => self.needs_erase[segment.index()] = false,
                     Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
                         self.free.retain(|id| *id != segment);
                         self.set_bad(client, segment);

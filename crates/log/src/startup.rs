@@ -38,7 +38,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             }
         }
         for (segment, restored) in (0..).map(SegmentId).zip(&restored.segments) {
-            if restored.state == State::Free && !restored.must_be_erased {
+            if restored.state == State::Free && !restored.needs_erase {
                 self.device_mut().note_free(segment, restored.erases);
             }
         }

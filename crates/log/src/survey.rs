@@ -153,7 +153,7 @@ impl<T: Census> Survey<T> {
     fn empty(segments: u32, census: T) -> Self {
         let free = RestoredSegment {
             state: State::Free,
-            must_be_erased: true,
+            needs_erase: true,
             erases: 0,
             stream: 0,
             opened_us: 0,
@@ -221,9 +221,9 @@ impl<T: Census> Survey<T> {
         let segment = &mut self.segments[id.index()];
         if found.pages.iter().any(|page| page.kind == Kind::Data) {
             segment.state = State::Sealed;
-            segment.must_be_erased = false;
+            segment.needs_erase = false;
         } else {
-            segment.must_be_erased = found.erased.is_none();
+            segment.needs_erase = found.erased.is_none();
         }
         if let Some(info) = found.info {
             segment.erases = info.erases;

@@ -1,6 +1,6 @@
 //! Power cuts under a file system.
 
-use crate::enumerate::{Cuts, Device, Subject, enumerate};
+use crate::enumerate::{Cuts, Device, TrialTarget, enumerate};
 use crate::{Chip, Tally};
 use margay_flash::{Flash, FlashError, Geometry};
 use margay_format::{ClientKind, Formatted, Layout, Superblock, shown_geometry};
@@ -480,7 +480,7 @@ impl Trial {
     }
 }
 
-impl Subject for Trial {
+impl TrialTarget for Trial {
     type Oracle = Oracle;
 
     fn name(&self) -> String {

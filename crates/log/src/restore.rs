@@ -213,7 +213,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                     Ok(()) => self.needs_erase[segment.index()] = false,
                     Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
                         self.free.retain(|id| *id != segment);
-                        self.set_bad(client, segment);
+                        self.retire(client, segment);
                         continue;
                     }
                     Err(error) => return Err(error.into()),

@@ -91,25 +91,25 @@ pub trait Leveling: fmt::Debug + Send {
 /// Sealed segments by erase count. O(log segments) per sealing and cleaning.
 #[derive(Clone, Debug)]
 struct Worn {
-    fewest: MinTree,
+    least_worn: MinTree,
     /// By the complement of the erase count.
-    most: MinTree,
+    most_worn: MinTree,
 }
 
 impl Worn {
     fn new(segments: u32) -> Self {
-        Self { fewest: MinTree::new(segments as usize), most: MinTree::new(segments as usize) }
+        Self { least_worn: MinTree::new(segments as usize), most_worn: MinTree::new(segments as usize) }
     }
 
     fn insert(&mut self, segments: &Segments, segment: SegmentId) {
         let erases = segments.erases[segment.index()];
-        self.fewest.set(segment.index(), erases);
-        self.most.set(segment.index(), u32::MAX - 1 - erases);
+        self.least_worn.set(segment.index(), erases);
+        self.most_worn.set(segment.index(), u32::MAX - 1 - erases);
     }
 
     fn remove(&mut self, segment: SegmentId) {
-        self.fewest.set(segment.index(), u32::MAX);
-        self.most.set(segment.index(), u32::MAX);
+        self.least_worn.set(segment.index(), u32::MAX);
+        self.most_worn.set(segment.index(), u32::MAX);
     }
 }
 
@@ -131,7 +131,7 @@ impl Leveling for Threshold {
     }
 
     fn after_erase(&mut self, segments: &Segments) -> LevelAction {
-        match self.worn.fewest.first() {
+        match self.worn.least_worn.first() {
             Some(at) if segments.max_erases - segments.erases[at] > self.spread => {
                 LevelAction::Relocate(SegmentId(at as u32))
             }
@@ -182,7 +182,7 @@ impl Leveling for Swap {
             return LevelAction::Rest;
         }
         self.wake(segments);
-        let (Some(fresh), Some(worn)) = (self.worn.fewest.first(), self.worn.most.first()) else {
+        let (Some(fresh), Some(worn)) = (self.worn.least_worn.first(), self.worn.most_worn.first()) else {
             return LevelAction::Rest;
         };
         if segments.erases[worn] <= segments.erases[fresh] + 1 {

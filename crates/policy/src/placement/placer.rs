@@ -53,10 +53,10 @@ pub trait Placer: fmt::Debug + Send {
     fn moved(&mut self, first: Ppn, bits: u64, to: Ppn, count: u32);
 
     /// Notes what is kept of these pages, whose segment is going to be erased while they are in memory.
-    fn lift(&mut self, pages: &[Ppn]);
+    fn detach(&mut self, pages: &[Ppn]);
 
-    /// The page of that number among those lifted last is at `to`.
-    fn land(&mut self, number: usize, to: Ppn);
+    /// The page of that number among those detached last is at `to`.
+    fn attach(&mut self, number: usize, to: Ppn);
 
     /// A victim was chosen; `valid` is the bitmap of valid pages of the device.
     fn begin_cleaning(&mut self, segments: &Segments, victim: SegmentId, now: Now, valid: &[u64]);
@@ -115,7 +115,7 @@ pub struct WithPages<P: Placement> {
     /// Of the page that was decided on last.
     next: P::Info,
     /// Of pages that are in memory while their segment is erased.
-    lifted: Vec<P::Info>,
+    detached: Vec<P::Info>,
 }
 
 impl<P: Placement> WithPages<P> {
@@ -123,7 +123,7 @@ impl<P: Placement> WithPages<P> {
 
     /// The policy, with nothing known of any page.
     pub fn new(policy: P) -> Self {
-        Self { policy, infos: Vec::new(), next: P::Info::default(), lifted: Vec::new() }
+        Self { policy, infos: Vec::new(), next: P::Info::default(), detached: Vec::new() }
     }
 
     #[inline(always)]
@@ -213,12 +213,12 @@ impl<P: Placement> Placer for WithPages<P> {
         }
     }
 
-    fn lift(&mut self, pages: &[Ppn]) {
-        self.lifted = pages.iter().map(|ppn| self.info(ppn.0)).collect();
+    fn detach(&mut self, pages: &[Ppn]) {
+        self.detached = pages.iter().map(|ppn| self.info(ppn.0)).collect();
     }
 
-    fn land(&mut self, number: usize, to: Ppn) {
-        let info = self.lifted[number];
+    fn attach(&mut self, number: usize, to: Ppn) {
+        let info = self.detached[number];
         self.set(to, info);
     }
 

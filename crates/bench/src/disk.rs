@@ -1,5 +1,5 @@
-//! `margay-bench disk`: the disk on a 24 MiB device in memory with all metadata, as the peers were measured: filled,
-//! then 192 MiB of 4 KiB overwrites.
+//! `margay-bench disk`: the disk with all metadata on a 24 MiB device in memory, under the load that the peers were
+//! measured with: filled, then 192 MiB of 4 KiB overwrites.
 
 use margay_flash::{Flash, Geometry, Lpn};
 use margay_format::{Anchor, ClientKind, Formatted, Layout, Record, Superblock};
@@ -15,7 +15,7 @@ const PAGES_PER_SEGMENT: u32 = 32;
 const PAGE_BYTES: u32 = 4096;
 const WRITES: u32 = 49_152;
 
-/// A run: on NAND or NOR, so full, uniform or 90-10, with or without a flush after each write.
+/// One case: NAND or NOR, how full the disk is, uniform or 90-10, with or without a flush after each write.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub nor: bool,
@@ -25,7 +25,7 @@ pub struct Case {
     pub writes: u32,
 }
 
-/// What it cost.
+/// What a case cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     /// Bytes programmed in pages and parts of pages, per byte written.
@@ -86,7 +86,7 @@ impl Run {
                 true if below(10) > 0 => below(pages / 10),
                 true => pages / 10 + below(pages - pages / 10),
             };
-            // Hot pages are scattered, by a prime that divides no number of pages here.
+            // Hot pages are scattered over the disk by a prime that divides none of the numbers of pages here.
             let lpn = (u64::from(rank) * 7919 % u64::from(pages)) as u32;
             page[..4].copy_from_slice(&number.to_le_bytes());
             disk.write(Lpn(lpn), &page, Hint::None, u64::from(number) * 1000)?;
@@ -100,8 +100,8 @@ impl Run {
             after.programmed_spare_bytes - before.programmed_spare_bytes,
         );
         let written = f64::from(case.writes) * f64::from(PAGE_BYTES);
-        let (most, forced) = (disk.log().counters().max_pages_of_a_write, disk.log().counters().forced_cleanings);
-        // As after a power loss.
+        let (max_pages, forced) = (disk.log().counters().max_pages_of_a_write, disk.log().counters().forced_cleanings);
+        // The disk is dropped without a stop, as after a power loss.
         let mut device = disk.into_device().into_device();
         let mount = |device: Meter<RamFlash>| -> Result<_, Error> {
             let before = device.operations();
@@ -119,7 +119,7 @@ impl Run {
         Ok(Cost {
             wa: bytes as f64 / written,
             wa_with_spare: (bytes + spare) as f64 / written,
-            worst_kib: most * u64::from(PAGE_BYTES) / 1024,
+            worst_kib: max_pages * u64::from(PAGE_BYTES) / 1024,
             forced,
             mount_reads,
             mount_pages,
@@ -129,7 +129,7 @@ impl Run {
     }
 }
 
-/// Runs a case.
+/// Runs a case under a pair of policies.
 pub fn measure(case: Case, selection: &str, placement: &str) -> Result<Cost, String> {
     let geometry = Geometry::new(SEGMENTS, PAGES_PER_SEGMENT, PAGE_BYTES).map_err(|error| error.to_string())?;
     let geometry = if case.nor { geometry.byte_programmable() } else { geometry.with_spare(256) };
@@ -168,7 +168,7 @@ pub fn measure(case: Case, selection: &str, placement: &str) -> Result<Cost, Str
     run.run().map_err(|error| format!("{case:?}: {error}"))
 }
 
-/// One run, for callgrind: `disk-count WRITES`.
+/// One run under callgrind: `disk-count WRITES`.
 pub fn count(args: &[String]) -> Result<(), String> {
     let writes = args.first().and_then(|text| text.parse().ok()).ok_or("usage: disk-count WRITES")?;
     let cost = measure(Case { nor: false, percent: 75, hot_cold: false, durable: false, writes }, "greedy", "m1")?;

@@ -7,29 +7,29 @@ use alloc::vec::Vec;
 use margay_log::{Numbers, put};
 
 const MAGIC: &[u8; 4] = b"MGFH";
-/// Bytes of a header page before its headers.
+/// Bytes of a header page before the first header.
 pub(crate) const PAGE_HEADER_BYTES: usize = 16;
 pub(crate) const FIXED_BYTES: usize = 82;
 const LINK: u8 = 0x40;
 const ORPHAN: u8 = 1;
 
-/// An object as its header says.
+/// An object as it was found in its header.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub object: u32,
     pub node: Node,
-    /// Chunks that the file does not have.
+    /// Ranges of chunks that the file does not have.
     pub holes: Vec<(u32, u32)>,
 }
 
-/// Bytes that a node's header takes, and its holes.
+/// Bytes that the header of a node takes, list of holes included.
 pub(crate) fn header_bytes(node: &Node, page_bytes: u32) -> usize {
     let attributes: usize = node.attributes.iter().map(|(name, value)| 3 + name.len() + value.len()).sum();
     let holes = if node.kind == Kind::File { holes(node, page_bytes).len() } else { 0 };
     FIXED_BYTES + node.name.len() + node.target.len() + attributes + holes * 8
 }
 
-/// The chunks that a file does not have on flash.
+/// The ranges of chunks that a file does not have on flash.
 pub(crate) fn holes(node: &Node, page_bytes: u32) -> Vec<(u32, u32)> {
     node.chunks.holes(node.size_on_flash().div_ceil(u64::from(page_bytes)) as u32)
 }
@@ -39,7 +39,8 @@ fn put_time(bytes: &mut Vec<u8>, time: Time) {
     put(bytes, time.nanos.into(), 4);
 }
 
-/// Writes a header page: it says how its objects are after the program `seq`. False if they do not fit.
+/// Encodes a header page, which holds the state of its objects after the program with sequence number `seq`. False if
+/// the objects do not fit.
 pub(crate) fn encode<'a>(seq: u64, members: impl Iterator<Item = (u32, &'a Node)>, page: &mut [u8]) -> bool {
     let mut bytes = Vec::with_capacity(page.len());
     bytes.extend_from_slice(MAGIC);
@@ -94,7 +95,8 @@ fn encode_header(object: u32, node: &Node, page_bytes: u32, bytes: &mut Vec<u8>)
     bytes[start..start + 2].copy_from_slice(&len.to_le_bytes());
 }
 
-/// Reads a header page: the program after which it holds, and its objects; `None` if it makes no sense.
+/// Decodes a header page: the sequence number of the program whose state it holds, and its objects. `None` if it is
+/// damaged.
 pub(crate) fn decode(page: &[u8]) -> Option<(u64, Vec<Found>)> {
     let mut numbers = Numbers(page);
     if numbers.take(4)? != MAGIC {

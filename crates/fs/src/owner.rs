@@ -1,21 +1,21 @@
 use core::fmt;
 use margay_log::Owner;
 
-/// Most objects, their number 0 included, which is the file system's own.
+/// The greatest number of objects, including number 0, which is the file system itself.
 pub const MAX_OBJECTS: u32 = 1 << 24;
-/// Most chunks of a file: pages of data.
+/// The greatest number of chunks of a file. A chunk is a page of data.
 pub const MAX_CHUNKS: u32 = 1 << 24;
-/// Owners that there can be.
+/// Number of possible owners: 48 bits.
 pub(crate) const OWNERS: u64 = 1 << 48;
 
 const FIRST_HEADER: u32 = 16;
 
-/// Whose a page is: an object and a chunk of it, 24 bits each. Object 0 holds the superblock's copy, the list of
-/// retired segments and the header pages (FORMAT.md, "Files").
+/// The owner tag of a page: an object and a chunk of it, 24 bits each. Object 0 holds the superblock's copy, the list
+/// of retired segments and the header pages (FORMAT.md, "Files").
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PageOwner(u64);
 
-/// What a page of an owner is.
+/// What a page holds, by its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owned {
     /// The copy of the superblock.
@@ -26,35 +26,35 @@ pub enum Owned {
     Headers(u32),
     /// A page of a file's data.
     Chunk(u32, u32),
-    /// Nothing that this version knows.
+    /// Something that this version does not know.
     Unknown,
 }
 
 impl PageOwner {
-    /// Of the copy of the superblock.
+    /// The owner of the copy of the superblock.
     pub const SUPERBLOCK: Self = Self(0);
     /// Of the list of retired segments.
     pub const RETIRED: Self = Self(1);
 
-    /// Of the list of retired segments, as it is on flash.
+    /// The owner of the list of retired segments, as a number on flash.
     pub(crate) const RETIRED_U64: u64 = 1;
 
-    /// Of a page of object headers.
+    /// The owner of a header page.
     pub const fn headers(page: u32) -> Self {
         Self((FIRST_HEADER + page) as u64)
     }
 
-    /// Of a chunk of an object.
+    /// The owner of a chunk of an object.
     pub const fn chunk(object: u32, chunk: u32) -> Self {
         Self((object as u64) << 24 | chunk as u64)
     }
 
-    /// From what is on flash.
+    /// The owner with this number on flash.
     pub const fn from_u64(owner: u64) -> Self {
         Self(owner)
     }
 
-    /// What its page is.
+    /// What the page of this owner holds.
     pub const fn what(self) -> Owned {
         let (object, chunk) = (self.0 >> 24, (self.0 & 0xFF_FFFF) as u32);
         match (object, chunk) {

@@ -46,7 +46,7 @@ struct WeakPart {
 #[derive(Clone, Debug)]
 pub struct PowerCut<F> {
     device: F,
-    /// Programs and erases so far.
+    /// Programs and erases since the power was switched on.
     operations: u64,
     cut: Option<(u64, Torn)>,
     is_off: bool,
@@ -71,7 +71,7 @@ impl<F: Damage> PowerCut<F> {
         }
     }
 
-    /// Programs and erases so far, the interrupted one included.
+    /// Programs and erases since the device was made or the power was last switched on, the interrupted one included.
     pub fn operations(&self) -> u64 {
         self.operations
     }

@@ -33,7 +33,7 @@ static LEVELINGS: &[Row<LevelingBuild>] = &[
     },
 ];
 
-/// How a leveling policy is built, for a device of so many segments; `None` if it never does anything.
+/// How a leveling policy is built for a device with this number of segments; `None` if it never does anything.
 pub type LevelingBuild = fn(&Args, u32) -> Option<Box<dyn Leveling>>;
 
 /// The table of leveling policies.
@@ -49,23 +49,23 @@ impl Kind for LevelingKind {
     }
 }
 
-/// A leveling policy with its parameters; by default none.
+/// A leveling policy with its parameters. The default is no leveling.
 pub type LevelingSpec = Spec<LevelingKind>;
 
 impl LevelingSpec {
-    /// The policy at work, for a device of `segments` segments; `None` if it never does anything.
+    /// Builds the policy for a device of `segments` segments; `None` if it never does anything.
     pub fn build(&self, segments: u32) -> Option<Box<dyn Leveling>> {
         (self.row().build)(&self.args(), segments)
     }
 }
 
-/// What the engine shall do after an erase.
+/// What the engine is to do after an erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LevelAction {
     /// Nothing.
     Rest,
-    /// Move the valid pages of a little-worn sealed segment to the most-worn free segment and erase it, so that
-    /// the data that kept it unworn rests on worn flash.
+    /// Move the valid pages of this sealed segment, which is little worn, to the most-worn free segment and erase it:
+    /// data that is hardly ever rewritten then rests on worn flash.
     Relocate(SegmentId),
     /// Exchange the data of the most-worn and the least-worn sealed segments.
     Swap {
@@ -92,7 +92,7 @@ pub trait Leveling: fmt::Debug + Send {
 #[derive(Clone, Debug)]
 struct Worn {
     least_worn: MinTree,
-    /// By the complement of the erase count.
+    /// Keys are complements of the erase counts.
     most_worn: MinTree,
 }
 

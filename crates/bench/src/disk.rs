@@ -1,5 +1,5 @@
-//! `margay-bench disk`: the disk on a 24 MiB device in memory with all metadata, as the peers were measured: filled,
-//! then 192 MiB of 4 KiB overwrites.
+//! `margay-bench disk`: the disk with all metadata on a 24 MiB device in memory, under the load that the peers were
+//! measured with: filled, then 192 MiB of 4 KiB overwrites.
 
 use margay_flash::Geometry;
 use margay_log::Hint;
@@ -14,7 +14,7 @@ const PAGES_PER_SEGMENT: u32 = 32;
 const PAGE_BYTES: u32 = 4096;
 const WRITES: u32 = 49_152;
 
-/// A run: on NAND or NOR, so full, uniform or 90-10, with or without a flush after each write.
+/// One case: NAND or NOR, how full the disk is, uniform or 90-10, with or without a flush after each write.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub nor: bool,
@@ -24,7 +24,7 @@ pub struct Case {
     pub writes: u32,
 }
 
-/// What it cost.
+/// What a case cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     /// Bytes programmed in pages and parts of pages, per byte written.
@@ -72,7 +72,7 @@ impl Case {
                 true if below(10) > 0 => below(pages / 10),
                 true => pages / 10 + below(pages - pages / 10),
             };
-            // Hot pages are scattered, by a prime that divides no number of pages here.
+            // Hot pages are scattered over the disk by a prime that divides none of the numbers of pages here.
             let lpn = (u64::from(rank) * 7919 % u64::from(pages)) as u32;
             page[..4].copy_from_slice(&number.to_le_bytes());
             disk.write(lpn, &page, Hint::None, u64::from(number) * 1000)?;
@@ -87,7 +87,7 @@ impl Case {
         );
         let written = f64::from(case.writes) * f64::from(PAGE_BYTES);
         let counters = disk.ftl().log().counters();
-        let (max_pages, forced) = (counters.most_pages_of_a_write, counters.forced_cleanings);
+        let (max_pages, forced) = (counters.max_pages_of_a_write, counters.forced_cleanings);
         let mount = |device: Meter<RamFlash>| -> Result<_, Error> {
             let before = device.operations().read_bytes;
             let mut disk = Disk::open(device, &OpenOptions::default())?;
@@ -113,12 +113,12 @@ impl Case {
     }
 }
 
-/// Runs a case.
+/// Runs a case under a pair of policies.
 pub fn measure(case: Case, selection: &str, placement: &str) -> Result<Cost, String> {
     case.run(selection, placement).map_err(|error| format!("{case:?}: {error}"))
 }
 
-/// One run, for callgrind: `disk-count WRITES`.
+/// One run under callgrind: `disk-count WRITES`.
 pub fn count(args: &[String]) -> Result<(), String> {
     let writes = args.first().and_then(|text| text.parse().ok()).ok_or("usage: disk-count WRITES")?;
     let cost = measure(Case { nor: false, percent: 75, hot_cold: false, durable: false, writes }, "greedy", "m1")?;

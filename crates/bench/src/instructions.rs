@@ -3,7 +3,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// Instructions per host write that a case may take, by `selection + placement`.
+/// The budgets of budget.toml: the greatest number of instructions that each case may take.
 #[derive(Debug, Deserialize)]
 struct Budget {
     instructions_per_host_write: BTreeMap<String, u64>,
@@ -15,10 +15,10 @@ const BUDGET: &str = include_str!("../budget.toml");
 const FEW: u64 = 500_000;
 const MANY: u64 = 1_500_000;
 
-/// One measured run, for callgrind: `count SELECTION PLACEMENT WRITES`.
+/// One run under callgrind: `count SELECTION PLACEMENT WRITES`.
 pub fn count(args: &[String]) -> Result<(), String> {
     let [selection, placement, writes] = args else { return Err("usage: count SELECTION PLACEMENT WRITES".into()) };
-    let writes = writes.parse().map_err(|_| format!("'{writes}' is no number of writes"))?;
+    let writes = writes.parse().map_err(|_| format!("'{writes}' is not a number of writes"))?;
     let uniform = Uniform { segments: 1024, warm_up: 500_000, writes };
     let measured = uniform.run(selection, placement)?.0;
     println!("{}", measured.counters.programs());
@@ -29,7 +29,7 @@ fn instructions(selection: &str, placement: &str, writes: u64) -> Result<(u64, u
     under_callgrind(&["count", selection, placement, &writes.to_string()])
 }
 
-/// Instructions of a run of this program, and the number that it prints.
+/// Runs this program under callgrind: the instructions of the run, and the number that it printed.
 fn under_callgrind(args: &[&str]) -> Result<(u64, u64), String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
@@ -37,13 +37,15 @@ fn under_callgrind(args: &[&str]) -> Result<(u64, u64), String> {
         .arg(own)
         .args(args)
         .output()
-        .map_err(|error| format!("valgrind cannot be run ({error}); apt-get install valgrind"))?;
+        .map_err(|error| {
+            format!("valgrind cannot be run ({error}); install it, for example with apt-get install valgrind")
+        })?;
     let (out, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let number = |text: &str| text.trim().replace(',', "").parse().ok();
     let total = log.lines().find_map(|line| number(line.split_once("refs:")?.1));
     match (total, number(&out)) {
         (Some(total), Some(programs)) => Ok((total, programs)),
-        _ => Err(format!("callgrind did not count {args:?}: {log}")),
+        _ => Err(format!("callgrind printed no count for {args:?}; its output: {log}")),
     }
 }
 
@@ -52,37 +54,38 @@ pub fn run() -> Result<(), String> {
     println!("1 GiB, uniform random writes, generator included; the difference of {MANY} and {FEW} host writes");
     println!("{:>22} {:>22} {:>22} {:>8}", "policy", "instr / host write", "instr / program", "budget");
     let mut exceeded = Vec::new();
-    for (name, most) in &budget.instructions_per_host_write {
-        let (selection, placement) = name.split_once(" + ").ok_or(format!("budget.toml: '{name}' is no pair"))?;
+    for (name, max) in &budget.instructions_per_host_write {
+        let (selection, placement) =
+            name.split_once(" + ").ok_or(format!("budget.toml: '{name}' is not 'selection + placement'"))?;
         let few = instructions(selection, placement, FEW)?;
         let many = instructions(selection, placement, MANY)?;
         let per_write = (many.0 - few.0) as f64 / (MANY - FEW) as f64;
         let per_program = (many.0 - few.0) as f64 / (many.1 - few.1) as f64;
-        println!("{name:>22} {per_write:>22.1} {per_program:>22.1} {most:>8}");
-        if per_write > *most as f64 {
-            exceeded.push(format!("{name}: {per_write:.1} instructions per host write, budget {most}"));
+        println!("{name:>22} {per_write:>22.1} {per_program:>22.1} {max:>8}");
+        if per_write > *max as f64 {
+            exceeded.push(format!("{name}: {per_write:.1} instructions per host write, budget {max}"));
         }
     }
     let (few, many) = (under_callgrind(&["disk-count", "10000"])?, under_callgrind(&["disk-count", "30000"])?);
     let per_write = (many.0 - few.0) as f64 / 20_000.0;
-    let most = budget.instructions_per_disk_write;
+    let max = budget.instructions_per_disk_write;
     println!(
-        "a 4 KiB write to the disk on a device in memory, 75 % full, uniform, CRC included: {per_write:.0}, budget {most}"
+        "a 4 KiB write to the disk on a device in memory, 75 % full, uniform, CRC included: {per_write:.0}, budget {max}"
     );
-    if per_write > most as f64 {
-        exceeded.push(format!("disk: {per_write:.0} instructions per write, budget {most}"));
+    if per_write > max as f64 {
+        exceeded.push(format!("disk: {per_write:.0} instructions per write, budget {max}"));
     }
     let count = |references: u64| under_callgrind(&["paging-count", "lda-gc5", &references.to_string()]);
     let (few, many) = (count(1_000_000)?, count(3_000_000)?);
     let per_reference = (many.0 - few.0) as f64 / 2_000_000.0;
     let misses = (many.1 - few.1) as f64 / 2_000_000.0;
-    let most = budget.instructions_per_reference;
+    let max = budget.instructions_per_reference;
     println!(
-        "a page reference under LDA-GC5 with 32 log blocks, {:.1} % misses, generator included: {per_reference:.0}, budget {most}",
+        "a page reference under LDA-GC5 with 32 log blocks, {:.1} % misses, generator included: {per_reference:.0}, budget {max}",
         misses * 100.0
     );
-    if per_reference > most as f64 {
-        exceeded.push(format!("paging: {per_reference:.0} instructions per reference, budget {most}"));
+    if per_reference > max as f64 {
+        exceeded.push(format!("paging: {per_reference:.0} instructions per reference, budget {max}"));
     }
     if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join("; ")) }
 }

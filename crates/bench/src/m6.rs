@@ -13,7 +13,7 @@ const DATA_PAGES: u32 = 31;
 const PAGES: u32 = 5245;
 const WRITES: u32 = 49_152;
 
-/// The FMS device under hot and cold writes: erases.
+/// The FMS device under hot-and-cold writes, to count erases.
 struct HotCold {
     seed: u64,
     hot_percent: u32,
@@ -35,7 +35,7 @@ impl HotCold {
         for number in 0..WRITES {
             let is_hot = generator.next_u64() % 100 < u64::from(self.hot_percent);
             let rank = if is_hot { uniform(&mut generator, hot) } else { hot + uniform(&mut generator, PAGES - hot) };
-            // Scattered by a multiplier that shares no factor with the number of pages.
+            // Hot pages are scattered by a multiplier that shares no factor with the number of pages.
             let lpn = (u64::from(rank) * 2654 % u64::from(PAGES)) as u32;
             let time_us = u64::from(number) * 24_609_375;
             disk.write(Lpn(lpn), &[], Hint::None, time_us).map_err(|e| e.to_string())?;

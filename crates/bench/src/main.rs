@@ -1,8 +1,8 @@
-//! `margay-bench speed [GiB...]`: pages programmed per second beside a floor measured in the same process.
-//! `margay-bench instructions`: instructions per host write under callgrind, against budget.toml.
-//! `margay-bench disk`: write amplification, worst write and mount of the disk, all metadata counted.
-//! `margay-bench paging`: page references per second by the number of log blocks, memory.
-//! `margay-bench m6`: what the O(1) mean of M6 costs in erases against the exact one.
+//! `margay-bench speed [GiB...]`: pages programmed per second, beside a floor measured in the same process.
+//! `margay-bench instructions`: instructions per host write under callgrind, compared with budget.toml. `margay-bench
+//! disk`: write amplification, the slowest write and the mount of the disk, with all metadata counted. `margay-bench
+//! paging`: page references per second by the number of log blocks, and memory. `margay-bench m6`: the erases that the
+//! O(1) mean of M6 costs, compared with the exact mean.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod disk;

@@ -25,7 +25,8 @@ fn paging(scheme: &str, log_blocks: u32, window: Window) -> Result<Paging<Device
     Paging::new(Plain::new(NullFlash::new(geometry)), config, cache, true).map_err(|error| error.to_string())
 }
 
-/// Nine references of ten go to as many pages as three quarters of the cache, the others anywhere; a third are writes.
+/// Nine references of ten go to a set of pages three quarters as large as the cache, the others to any page. A third of
+/// the references are writes.
 fn refer(paging: &mut Paging<Device>, references: u64, random: &mut Xoshiro256PlusPlus) -> Result<(), String> {
     for _ in 0..references {
         let bits = random.next_u64();
@@ -71,10 +72,10 @@ pub fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// One measured run, for callgrind: `paging-count SCHEME REFERENCES`.
+/// One run under callgrind: `paging-count SCHEME REFERENCES`.
 pub fn count(args: &[String]) -> Result<(), String> {
     let [scheme, references] = args else { return Err("usage: paging-count SCHEME REFERENCES".into()) };
-    let references = references.parse().map_err(|_| format!("'{references}' is no number of references"))?;
+    let references = references.parse().map_err(|_| format!("'{references}' is not a number of references"))?;
     let mut paging = paging(scheme, 32, Window::All)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
     refer(&mut paging, references, &mut random)?;

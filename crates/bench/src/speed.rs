@@ -18,8 +18,8 @@ pub fn uniform(generator: &mut Xoshiro256PlusPlus, len: u32) -> u32 {
     ((u128::from(generator.next_u64()) * u128::from(len)) >> 64) as u32
 }
 
-/// A bare loop with the memory traffic of a log without policy: per page one random read-modify-write of the
-/// map, one decrement of a valid count, one store to the inverse map. Pages per second.
+/// The floor, in pages per second: a bare loop with the memory traffic of a log without policies. For each page it does
+/// one random read-modify-write of the map, one decrement of a valid count, and one store to the inverse map.
 fn floor(segments: u32, writes: u64) -> f64 {
     let pages = segments * PAGES_PER_SEGMENT;
     let logical = (f64::from(pages) * RHO) as u32;
@@ -41,7 +41,7 @@ fn floor(segments: u32, writes: u64) -> f64 {
     writes as f64 / seconds
 }
 
-/// A disk under uniform random writes: warmed up, then measured.
+/// A disk under uniform random writes, first warmed up, then measured.
 pub struct Uniform {
     pub segments: u32,
     pub warm_up: u64,
@@ -64,7 +64,7 @@ impl Uniform {
 type Disk = Ftl<Plain<NullFlash>>;
 
 impl Uniform {
-    /// The measurement, and the disk after it.
+    /// Runs the measurement; returns it with the disk.
     pub fn run(self, selection: &str, placement: &str) -> Result<(Measured, Disk), String> {
         let wrong = |error: margay_policy::SpecError| error.to_string();
         let (selection, placement) = (selection.parse().map_err(wrong)?, placement.parse().map_err(wrong)?);
@@ -94,7 +94,7 @@ impl Uniform {
     }
 }
 
-/// How many tree nodes exact CAT looks at per selection, beside the segments that a scan would look at.
+/// The mean number of tree nodes that exact CAT looks at for each selection. A scan would look at every segment.
 fn cat_nodes(segments: u32) -> Result<f64, String> {
     let pages = u64::from(segments) * u64::from(PAGES_PER_SEGMENT);
     let uniform = Uniform { segments, warm_up: pages.max(4_000_000), writes: 2_000_000 };
@@ -110,7 +110,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
         vec![1, 4, 16, 64]
     } else {
         args.iter()
-            .map(|text| text.parse().map_err(|_| format!("'{text}' is no number of GiB")))
+            .map(|text| text.parse().map_err(|_| format!("'{text}' is not a number of GiB")))
             .collect::<Result<_, _>>()?
     };
     println!("uniform random writes, {PAGES_PER_SEGMENT} pages of 4 KiB per segment, spare factor 0.10");
@@ -119,12 +119,15 @@ pub fn run(args: &[String]) -> Result<(), String> {
         "GiB", "policy", "M host wr/s", "M programs/s", "floor", "WA", "B/page"
     );
     for gib in sizes {
-        let segments = gib.checked_mul(1024).filter(|s| *s <= 1 << 23).ok_or(format!("{gib} GiB is too large"))?;
+        let segments = gib
+            .checked_mul(1024)
+            .filter(|s| *s <= 1 << 23)
+            .ok_or(format!("{gib} GiB is larger than a device can be"))?;
         let pages = u64::from(segments) * u64::from(PAGES_PER_SEGMENT);
         let bare = floor(segments, (pages * 2).clamp(20_000_000, 80_000_000));
         println!("{gib:>6} {:>22} {:>14} {:>14.1} {:>8} {:>7} {:>7}", "floor", "", bare / 1e6, "1.00", "", "");
         for (selection, placement) in PAIRS {
-            // Above 64 GiB only the plain pair, to show that the cost of a write stays.
+            // Above 64 GiB only the plain pair is run, to show that the cost of a write stays the same.
             if gib > 64 && (selection, placement) != ("greedy", "m1") {
                 continue;
             }

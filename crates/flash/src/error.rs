@@ -23,7 +23,7 @@ pub enum FlashError {
         /// The page.
         ppn: Ppn,
     },
-    /// Pages of the segment before this one have not been programmed.
+    /// The pages of a segment are programmed in ascending order, and this one is not next.
     OutOfOrder {
         /// The page asked for.
         ppn: Ppn,
@@ -37,16 +37,16 @@ pub enum FlashError {
         /// The length of a page in bytes.
         page_bytes: u32,
     },
-    /// A program would have to turn a 0 bit into a 1 (NOR).
+    /// Programming would have to turn a 0 bit into a 1, which only an erase can do (NOR).
     BitsSet {
         /// The page.
         ppn: Ppn,
-        /// The first such byte in it.
+        /// The first byte in the page with such a bit.
         offset_bytes: u32,
     },
-    /// The device cannot do this: program or read parts of pages on one that is not byte-programmable.
+    /// The device cannot read or program parts of pages, because it is not byte-programmable.
     Unsupported,
-    /// The device lost its power; nothing works until it is opened anew.
+    /// The device has lost its power. Every operation fails until it is opened again.
     PowerLost,
     /// The file or driver below failed.
     Io {
@@ -58,12 +58,12 @@ pub enum FlashError {
         /// The page.
         ppn: Ppn,
     },
-    /// The page was read without error and is not what was programmed: its checksum or its owner is wrong.
+    /// The page was read without a bit error, but its checksum or its owner differs from what was programmed.
     Corrupt {
         /// The page.
         ppn: Ppn,
     },
-    /// The page's data could not be read when the page was moved; it is gone.
+    /// The page's data could not be read when the page was copied, so it is lost.
     Lost {
         /// The page.
         ppn: Ppn,
@@ -103,9 +103,11 @@ impl fmt::Display for FlashError {
             Self::SegmentOutOfRange { segment, segments } => {
                 write!(f, "segment {segment} is past the end of the device ({segments} segments)")
             }
-            Self::NotErased { ppn } => write!(f, "page {ppn} is programmed already and its segment was not erased"),
+            Self::NotErased { ppn } => {
+                write!(f, "page {ppn} has been programmed already and its segment was not erased since")
+            }
             Self::OutOfOrder { ppn, expected } => {
-                write!(f, "page {ppn} cannot be programmed before page {expected} of its segment")
+                write!(f, "page {ppn} cannot be programmed: the next page of its segment is page {expected}")
             }
             Self::BufferSize { len_bytes, page_bytes } => {
                 write!(f, "buffer of {len_bytes} bytes where a page has {page_bytes}")

@@ -46,7 +46,7 @@ pub struct Geometry {
     divider: Divider,
 }
 
-/// A shape no device can have.
+/// A shape that no device can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeometryError {
     /// Fewer than 2 segments, or fewer than 2 pages in a segment, or pages of 0 bytes.
@@ -84,10 +84,11 @@ impl fmt::Display for GeometryError {
 impl core::error::Error for GeometryError {}
 
 impl Geometry {
-    /// One page number is kept free as "no page".
+    /// One page number is kept free to mean "no page".
     const MAX_PAGES: u64 = u32::MAX as u64;
 
-    /// A device of `segments` segments of `pages_per_segment` pages of `page_bytes` bytes.
+    /// A NAND device without a spare area, of `segments` segments of `pages_per_segment` pages of `page_bytes` bytes.
+    /// Fails if there are fewer than 2 segments or 2 pages in a segment, or more than 2^32 - 1 pages.
     pub fn new(segments: u32, pages_per_segment: u32, page_bytes: u32) -> Result<Self, GeometryError> {
         if segments < 2 || pages_per_segment < 2 || page_bytes == 0 {
             return Err(GeometryError::TooSmall { segments, pages_per_segment, page_bytes });
@@ -100,14 +101,14 @@ impl Geometry {
         Ok(Self { segments, pages_per_segment, page_bytes, spare_bytes: 0, byte_programmable: false, divider })
     }
 
-    /// The same with a spare area of `spare_bytes` usable bytes beside each page (NAND).
+    /// The same device with a spare area of `spare_bytes` usable bytes beside each page (NAND).
     #[must_use]
     pub const fn with_spare(mut self, spare_bytes: u32) -> Self {
         self.spare_bytes = spare_bytes;
         self
     }
 
-    /// The same on a device whose bytes can be programmed one by one (NOR).
+    /// The same device with bytes that can be programmed one by one (NOR).
     #[must_use]
     pub const fn byte_programmable(mut self) -> Self {
         self.byte_programmable = true;
@@ -132,7 +133,7 @@ impl Geometry {
         self.page_bytes
     }
 
-    /// Usable bytes of the spare area of a page: what is left beside ECC and bad-block mark. 0 without one.
+    /// Usable bytes of the spare area of a page, without those for ECC and bad-block mark. 0 if there is no spare area.
     #[inline(always)]
     pub const fn spare_bytes(&self) -> u32 {
         self.spare_bytes
@@ -167,7 +168,7 @@ impl Geometry {
         Ppn(segment.0 * self.pages_per_segment)
     }
 
-    /// A page's place in its segment, from 0.
+    /// The number of a page within its segment, from 0.
     #[inline(always)]
     pub const fn page_in_segment(&self, ppn: Ppn) -> u32 {
         ppn.0 - self.segment_of(ppn).0 * self.pages_per_segment

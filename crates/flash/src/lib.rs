@@ -11,55 +11,59 @@ mod geometry;
 pub use error::FlashError;
 pub use geometry::{Divider, Geometry, GeometryError, Lpn, Ppn, SegmentId};
 
-/// What a successful read found.
+/// The condition in which a page was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadStatus {
     /// The bytes are as programmed.
     Clean,
-    /// The bytes are as programmed after the ECC corrected them; the page wants to be rewritten soon.
+    /// The bytes are as programmed after the ECC corrected them; the page should be rewritten soon, before it has more
+    /// bit errors than that.
     Corrected,
 }
 
 /// A raw flash device.
 ///
-/// The contract, which every device and every layer keeps and every client may rely on:
+/// Every device and every layer keeps this contract, and every client may rely on it:
 ///
 /// 1. A segment is erased as a whole; only then may its pages be programmed again.
 /// 2. The pages of a segment are programmed in ascending order, each at most once between two erases. A
 ///    violation is [`FlashError::OutOfOrder`] or [`FlashError::NotErased`] where the device checks it, and
 ///    undefined content where it does not. On a byte-programmable device (NOR) `program_part` may come in any
 ///    order, each bit only from 1 to 0.
-/// 3. A program or erase that returns `Ok` survives a power cut once [`Flash::sync`] has returned `Ok`; chips
-///    need no sync. Everything before a sync is on flash before anything after it. One that was interrupted may
-///    leave the page or segment in any state: old, new, a mixture, unreadable, or readable now and not later.
-/// 4. `data` is one page, `spare` at most the spare area; what is beyond a shorter spare stays erased. An empty
-///    `data` or `spare` is not read. A device without payload (the null device) ignores both.
+/// 3. A program or erase that returns `Ok` survives a power cut once [`Flash::sync`] has returned `Ok`; chips need no
+///    sync. Everything before a sync is on flash before anything after it. An operation that was interrupted may leave
+///    its page or segment in any state: old, new, a mixture, unreadable, or readable now and not later.
+/// 4. `data` is one page long, `spare` at most as long as the spare area; the rest of the spare area stays erased. An
+///    empty `data` or `spare` is neither read nor programmed. A device without payload (the null device) ignores both.
 /// 5. Operations are synchronous and are carried out in the order of the calls.
-/// 6. A failed program or erase is permanent: the segment is to be retired. Its programmed pages stay readable.
+/// 6. A failed program or erase is permanent: the client must retire the segment. Its programmed pages stay readable.
 pub trait Flash {
-    /// The shape of the device; constant over its life.
+    /// The shape of the device. It never changes.
     fn geometry(&self) -> &Geometry;
 
-    /// Reads one page into `data` and its spare area into `spare`.
+    /// Reads one page into `data` and the start of its spare area into `spare`. Fails with
+    /// [`FlashError::Uncorrectable`] if the ECC cannot correct the page.
     fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError>;
 
-    /// Programs one erased page.
+    /// Programs one erased page. [`FlashError::ProgramFailed`] means that the segment must be retired.
     fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError>;
 
-    /// Erases one segment.
+    /// Erases one segment. [`FlashError::EraseFailed`] means that the segment must be retired.
     fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError>;
 
-    /// Reads bytes of a page of a byte-programmable device.
+    /// Reads `bytes.len()` bytes of a page, from `offset_bytes` on. [`FlashError::Unsupported`] unless the device is
+    /// byte-programmable.
     fn read_part(&mut self, _ppn: Ppn, _offset_bytes: u32, _bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
         Err(FlashError::Unsupported)
     }
 
-    /// Programs bytes of a page of a byte-programmable device.
+    /// Programs bytes of a page, from `offset_bytes` on. [`FlashError::Unsupported`] unless the device is
+    /// byte-programmable.
     fn program_part(&mut self, _ppn: Ppn, _offset_bytes: u32, _bytes: &[u8]) -> Result<(), FlashError> {
         Err(FlashError::Unsupported)
     }
 
-    /// Whether pages hold data. False on the null device: nobody needs to read what it would copy.
+    /// Whether pages hold data. False on the null device, from which a copy need not read anything.
     fn has_payload(&self) -> bool {
         true
     }

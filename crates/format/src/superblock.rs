@@ -52,7 +52,7 @@ pub struct Superblock {
     /// Cleaning stops when so many segments are free.
     pub high_water: u32,
     /// Most pages programmed for one host write.
-    pub most_pages_per_write: u32,
+    pub max_pages_per_write: u32,
     /// Selection policy with its parameters.
     pub selection: String,
     /// Placement policy with its parameters.
@@ -129,7 +129,7 @@ impl Superblock {
         rest.put_uint(self.created_s, 8);
         let geometry = &self.geometry;
         let shape = [geometry.segments(), geometry.pages_per_segment(), geometry.page_bytes(), geometry.spare_bytes()];
-        let marks = [self.exported_pages, self.low_water, self.high_water, self.most_pages_per_write];
+        let marks = [self.exported_pages, self.low_water, self.high_water, self.max_pages_per_write];
         for number in shape.into_iter().chain(marks) {
             rest.put_u32(number);
         }
@@ -185,7 +185,7 @@ impl Superblock {
         let geometry = geometry.with_spare(spare_bytes);
         let geometry = if nor == 1 { geometry.byte_programmable() } else { geometry };
         let exported_pages = reader.u32()?;
-        let (low_water, high_water, most_pages_per_write) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let (low_water, high_water, max_pages_per_write) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let mut texts = [const { String::new() }; 3];
         for text in &mut texts {
             let len = reader.u8()?;
@@ -210,7 +210,7 @@ impl Superblock {
             incompatible,
             low_water,
             high_water,
-            most_pages_per_write,
+            max_pages_per_write,
             selection,
             placement,
             leveling,
@@ -240,7 +240,7 @@ mod tests {
             incompatible: 0,
             low_water: 2,
             high_water: 2,
-            most_pages_per_write: 16,
+            max_pages_per_write: 16,
             selection: "cat:shape=log,scale=0.00775d".into(),
             placement: "m6:mean=decay,scale=0.67d".into(),
             leveling: "threshold:spread=100".into(),

@@ -9,27 +9,27 @@ use margay_flash::{Flash, FlashError, Ppn};
 use margay_format::{Formatted, Store, Superblock};
 use margay_log::{Client, MountReport};
 
-/// Something that is wrong.
+/// A problem that a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// A page of headers cannot be read or makes no sense.
+    /// A header page cannot be read or decoded.
     Headers {
         /// Its number.
         page: u32,
         /// Where it is.
         ppn: Ppn,
     },
-    /// The header of an object makes no sense, or there is none of the root directory.
+    /// The header of an object is damaged, or that of the root directory is missing.
     Object {
         /// The object.
         object: u32,
     },
-    /// An object's directory is none, or cannot be reached from the root.
+    /// The parent of an object is not a directory, or cannot be reached from the root.
     Unreachable {
         /// The object.
         object: u32,
     },
-    /// A page of a file cannot be read, or is not what was written.
+    /// A page of a file cannot be read, or does not hold what was written.
     Chunk {
         /// The file.
         object: u32,
@@ -38,7 +38,7 @@ pub enum Problem {
         /// Where it is.
         ppn: Ppn,
     },
-    /// The checkpoint of the clean stop says something else than the pages.
+    /// The checkpoint of the clean stop disagrees with the pages on an object.
     Checkpoint {
         /// The object.
         object: u32,
@@ -51,9 +51,9 @@ impl fmt::Display for Problem {
             Self::Headers { page, ppn } => {
                 write!(f, "header page {page} (page {ppn} of the device) cannot be read; its objects are missing")
             }
-            Self::Object { object } => write!(f, "the header of object {object} is missing or makes no sense"),
+            Self::Object { object } => write!(f, "the header of object {object} is missing or damaged"),
             Self::Unreachable { object } => {
-                write!(f, "object {object} is in no directory; it is to be found as /lost-{object}")
+                write!(f, "object {object} is in no directory; the mounted file system shows it as /lost-{object}")
             }
             Self::Chunk { object, chunk, ppn } => {
                 write!(f, "chunk {chunk} of object {object} (page {ppn} of the device) cannot be read")
@@ -66,11 +66,11 @@ impl fmt::Display for Problem {
 /// What a check found.
 #[derive(Debug)]
 pub struct FsCheck {
-    /// The scan of all segments.
+    /// What the mount scan of all segments found.
     pub scan: MountReport,
-    /// There is a checkpoint, and it was compared with the scan.
+    /// Whether there is a checkpoint, which was then compared with the scan.
     pub has_checkpoint: bool,
-    /// Files, directories, and other objects; names in addition to those.
+    /// Regular files.
     pub files: u64,
     /// Directories.
     pub directories: u64,
@@ -80,12 +80,12 @@ pub struct FsCheck {
     pub links: u64,
     /// Pages of data that were read.
     pub pages: u64,
-    /// What is wrong.
+    /// The problems, in the order in which they were found.
     pub problems: Vec<Problem>,
 }
 
 impl FsCheck {
-    /// Looks into every segment, reads every page in use, and compares the checkpoint, if there is one. Changes
+    /// Scans every segment, reads every page in use, and compares the checkpoint, if there is one, with them. Changes
     /// nothing.
     pub fn run<F: Flash>(device: &mut Formatted<F>, superblock: &Superblock) -> Result<Self, FsMountError> {
         let by_checkpoint = FoundFs::load(device, superblock, true)?;

@@ -4,7 +4,7 @@ use margay_flash::Ppn;
 const UNMAPPED: u32 = u32::MAX;
 const GROUP: u32 = 256;
 
-/// Where the chunks of a file are: groups of 256, as far as any of them was written.
+/// The map from the chunks of a file to pages: groups of 256 entries, which exist only where a chunk was written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chunks {
     groups: Vec<(u32, Vec<u32>)>,
@@ -34,7 +34,7 @@ impl Chunks {
         slots[slot] = ppn.0;
     }
 
-    /// Mapped chunks in order.
+    /// Mapped chunks with their pages, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Ppn)> + '_ {
         self.groups.iter().flat_map(|(group, slots)| {
             let mapped = (group * GROUP..).zip(slots).filter(|(_, page)| **page != UNMAPPED);
@@ -42,7 +42,7 @@ impl Chunks {
         })
     }
 
-    /// Forgets the chunks from `first` on and returns where they were.
+    /// Unmaps the chunks from `first` on and returns their pages.
     pub fn truncate(&mut self, first: u32) -> Vec<Ppn> {
         let mut gone = Vec::new();
         while let Some((group, slots)) = self.groups.last_mut() {
@@ -57,15 +57,15 @@ impl Chunks {
         gone
     }
 
-    /// Chunks that are mapped.
+    /// Number of mapped chunks.
     pub fn count(&self) -> u32 {
         self.mapped
     }
 
-    /// Runs of the first `len` chunks that are not mapped, each with its end.
+    /// The ranges of unmapped chunks among the first `len`, each with its end (exclusive).
     pub fn holes(&self, len: u32) -> Vec<(u32, u32)> {
         let mut holes = Vec::new();
-        // The common case: none, and nothing behind the end.
+        // The common case: no hole, and no chunk beyond the end.
         if self.mapped == len
             && self.groups.last().is_none_or(|(group, slots)| group * GROUP + slots.len() as u32 == len)
         {

@@ -1,4 +1,4 @@
-//! Cleaning that is asked for.
+//! Explicit cleaning, on request.
 
 use crate::{Fs, FsError};
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use margay_format::Store;
 use margay_log::Uniformity;
 use margay_policy::State;
 
-/// Explicit cleaning: the state before it and what it took.
+/// What an explicit cleaning cost, and the state before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ExplicitCleaning {
     /// Utilization, invalidity and uniformity before.
@@ -21,7 +21,7 @@ pub struct ExplicitCleaning {
 }
 
 impl<D: Store> Fs<D> {
-    /// Cleans every segment that holds an invalid page now, the one with the most first.
+    /// Cleans every segment that holds an invalid page now, the one with the most invalid pages first.
     pub fn clean_all(&mut self) -> Result<ExplicitCleaning, FsError> {
         self.begin()?;
         let before = self.log.uniformity();
@@ -43,8 +43,9 @@ impl<D: Store> Fs<D> {
         Ok(ExplicitCleaning { before, valid_pages, erases: done.erases, copies: done.copies })
     }
 
-    /// What YAFFS's normal mode does at a page write: of the next `window` segments from `from` on the one with the
-    /// fewest valid pages is cleaned if it has fewer than `fewer_than`. Returns where the next window begins.
+    /// The cleaning that YAFFS does in normal mode at a page write: of the next `window` segments from `from` on, the
+    /// one with the fewest valid pages is cleaned if it has fewer than `fewer_than`. Returns where the next window
+    /// begins.
     pub fn clean_window(&mut self, from: u32, window: u32, fewer_than: u32) -> Result<u32, FsError> {
         let segments = self.log.segments();
         let count = segments.len();

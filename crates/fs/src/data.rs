@@ -7,12 +7,13 @@ use margay_flash::Ppn;
 use margay_format::Store;
 use margay_log::{Content, Hint};
 
-/// What an operation may add to the holes in a header; header pages keep so much free.
+/// The greatest number of bytes that one operation adds to the list of holes in a header. Header pages keep this much
+/// free.
 pub(crate) const HOLE_BYTES: usize = 16;
 
 impl<D: Store> Fs<D> {
     /// Bytes of the largest file.
-    pub fn most_file_bytes(&self) -> u64 {
+    pub fn max_file_bytes(&self) -> u64 {
         u64::from(MAX_CHUNKS) * u64::from(self.index.page_bytes)
     }
 
@@ -25,7 +26,8 @@ impl<D: Store> Fs<D> {
         }
     }
 
-    /// Reads bytes from `offset` on; fewer than asked for at the end of the file.
+    /// Reads bytes from `offset` on and returns how many: fewer than `buffer` holds only at the end of the file. Holes
+    /// read as zeros.
     pub fn read(&mut self, object: u32, offset: u64, buffer: &mut [u8]) -> Result<usize, FsError> {
         let size = self.file(object)?.size;
         let len = (buffer.len() as u64).min(size.saturating_sub(offset)) as usize;
@@ -54,7 +56,7 @@ impl<D: Store> Fs<D> {
         Ok(len)
     }
 
-    /// Where a chunk of a file is, if it is on flash.
+    /// The page that holds a chunk of a file; `None` if it is a hole or still in memory.
     pub fn place(&self, object: u32, chunk: u32) -> Option<Ppn> {
         self.index.node(object)?.chunks.get(chunk)
     }
@@ -65,7 +67,7 @@ impl<D: Store> Fs<D> {
         self.begin()?;
         self.file(object)?;
         let end = offset.checked_add(data.len() as u64).ok_or(FsError::FileTooLarge)?;
-        if end > self.most_file_bytes() {
+        if end > self.max_file_bytes() {
             return Err(FsError::FileTooLarge);
         }
         if data.is_empty() {
@@ -109,12 +111,13 @@ impl<D: Store> Fs<D> {
         let node = self.node_mut(object)?;
         (node.mtime, node.ctime, node.modified) = (now, now, true);
         self.counters.bytes_written += done as u64;
-        self.soften(object);
-        self.settle_holes(object)?;
+        self.times_changed(object);
+        self.update_holes(object)?;
         Ok(done)
     }
 
-    /// What was cut off must not come back with what is written now.
+    /// The truncation must be on flash first: otherwise bytes that were cut off could come back together with the bytes
+    /// written now.
     fn before_change(&mut self, object: u32) -> Result<(), FsError> {
         match self.index.node(object) {
             Some(node) if node.shrunk && !self.index.single => {
@@ -130,7 +133,7 @@ impl<D: Store> Fs<D> {
         if node.chunks.get(chunk).is_none() {
             self.want_room(1)?;
         }
-        // What it held is overwritten.
+        // The whole chunk is overwritten, so its old content in memory is not needed.
         self.drop_tail(object);
         self.put_chunk(object, chunk, data, true)
     }
@@ -142,7 +145,7 @@ impl<D: Store> Fs<D> {
         let grows = end > node.size;
         let tail = node.tail.as_mut().expect("it was just loaded");
         tail.data[within..within + data.len()].copy_from_slice(data);
-        // A chunk that is complete is not waited with.
+        // A chunk that is complete does not wait in memory.
         if within + data.len() == page_bytes && grows {
             node.size = end;
             node.resized = true;
@@ -151,7 +154,7 @@ impl<D: Store> Fs<D> {
         Ok(())
     }
 
-    /// Sees to it that the tail of a file is the chunk `chunk`.
+    /// Makes `chunk` the tail of a file: writes another tail out and reads the chunk.
     fn load_tail(&mut self, object: u32, chunk: u32) -> Result<(), FsError> {
         let page_bytes = self.index.page_bytes as usize;
         let node = self.index.node(object).expect("the caller found it");
@@ -165,7 +168,7 @@ impl<D: Store> Fs<D> {
         let mut data = vec![0; page_bytes].into_boxed_slice();
         if let Some(ppn) = old {
             self.log.read(ppn, &mut data)?;
-            // Behind the end there may be what was cut off.
+            // Behind the end of the file the page may still hold bytes that were cut off.
             let held = size.saturating_sub(u64::from(chunk) * page_bytes as u64).min(page_bytes as u64);
             data[held as usize..].fill(0);
         }
@@ -181,13 +184,13 @@ impl<D: Store> Fs<D> {
         }
     }
 
-    /// Writes the chunk that a file holds in memory; its header waits.
+    /// Writes the chunk of a file that waits in memory; the header is not written.
     pub fn flush_data(&mut self, object: u32) -> Result<(), FsError> {
         self.begin()?;
         self.flush_tail(object)
     }
 
-    /// Writes the chunk that a file holds in memory.
+    /// Writes the chunk of a file that waits in memory.
     pub(crate) fn flush_tail(&mut self, object: u32) -> Result<(), FsError> {
         let page_bytes = u64::from(self.index.page_bytes);
         let Some(node) = self.index.node_mut(object) else { return Ok(()) };
@@ -201,8 +204,8 @@ impl<D: Store> Fs<D> {
             Ok(()) => {
                 node.tail = None;
                 self.index.tails.remove(&object);
-                self.soften(object);
-                self.settle_holes(object)
+                self.times_changed(object);
+                self.update_holes(object)
             }
             Err(error) => {
                 node.tail.as_mut().expect("it was found above").data = data;
@@ -211,7 +214,7 @@ impl<D: Store> Fs<D> {
         }
     }
 
-    /// Programs a chunk; `whole` if no byte behind it will follow in it.
+    /// Programs a chunk. `whole` says that no byte will be added to it, because it is full or the file has ended.
     fn put_chunk(&mut self, object: u32, chunk: u32, data: &[u8], whole: bool) -> Result<(), FsError> {
         let (page_bytes, now_us) = (u64::from(self.index.page_bytes), self.now_us());
         let node = self.index.node_mut(object).expect("the caller found it");
@@ -225,7 +228,7 @@ impl<D: Store> Fs<D> {
         old.map_or(Ok(()), |old| self.erase_if_empty(old))
     }
 
-    /// Bytes of the last chunk behind the end become zeros, because the file is going to be longer.
+    /// Sets the bytes of the last chunk behind the end of the file to zero, because the file is about to become longer.
     fn zero_end(&mut self, object: u32) -> Result<(), FsError> {
         let page_bytes = u64::from(self.index.page_bytes);
         let node = self.node(object)?;
@@ -240,11 +243,11 @@ impl<D: Store> Fs<D> {
         self.flush_tail(object)
     }
 
-    /// Makes a file so long: bytes behind are gone, bytes that it gains are zero.
+    /// Sets the size of a file. Bytes beyond it are removed; bytes that the file gains are zero.
     pub fn truncate(&mut self, object: u32, size: u64) -> Result<(), FsError> {
         self.begin()?;
         let old = self.file(object)?.size;
-        if size > self.most_file_bytes() {
+        if size > self.max_file_bytes() {
             return Err(FsError::FileTooLarge);
         }
         let page_bytes = u64::from(self.index.page_bytes);
@@ -252,7 +255,7 @@ impl<D: Store> Fs<D> {
             self.before_change(object)?;
             self.zero_end(object)?;
         }
-        // From here to the mark on the header page nothing is programmed.
+        // From here until the header page is marked as changed nothing may be programmed.
         let page = self.node(object)?.page;
         self.ready(Some(page))?;
         let keep = size.div_ceil(page_bytes) as u32;
@@ -278,27 +281,28 @@ impl<D: Store> Fs<D> {
         if size < old && !self.index.single {
             self.touch(page, true)?;
         } else {
-            self.soften(object);
+            self.times_changed(object);
         }
         for ppn in gone {
             self.erase_if_empty(ppn)?;
         }
-        self.settle_holes(object)
+        self.update_holes(object)
     }
 
-    /// A header lists the holes of its file: counts its bytes anew. If there are too many, the shortest are filled.
-    fn settle_holes(&mut self, object: u32) -> Result<(), FsError> {
-        let most = self.index.room_bytes() / 32;
+    /// Updates the list of holes in the header of a file. If they take too much room, the shortest holes are filled
+    /// with zeros.
+    fn update_holes(&mut self, object: u32) -> Result<(), FsError> {
+        let max_holes = self.index.room_bytes() / 32;
         let Some(node) = self.index.node_mut(object) else { return Ok(()) };
         if !core::mem::take(&mut node.holes_changed) {
             return Ok(());
         }
         let node = self.node(object)?;
         let mut holes = crate::header::holes(node, self.index.page_bytes);
-        if holes.len() > most {
+        if holes.len() > max_holes {
             holes.sort_by_key(|(first, end)| end - first);
             let zeros = vec![0; self.index.page_bytes as usize];
-            for (first, end) in &holes[..holes.len() - most] {
+            for (first, end) in &holes[..holes.len() - max_holes] {
                 for chunk in *first..*end {
                     self.want_room(1)?;
                     self.put_chunk(object, chunk, &zeros, true)?;
@@ -337,7 +341,7 @@ impl<D: Store> Fs<D> {
         let modified = core::mem::take(&mut node.modified);
         self.flush_tail(object)?;
         if modified {
-            // The session itself counts from the next one on.
+            // The allocator counts this session only from the next write on.
             if self.index.single {
                 let page = self.node(object)?.page;
                 self.write_headers(page)?;

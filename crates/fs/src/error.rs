@@ -4,7 +4,7 @@ use margay_log::LogError;
 /// Why a file operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsError {
-    /// No such object or name.
+    /// There is no such object or name.
     NotFound,
     /// The name is taken.
     Exists,
@@ -12,21 +12,21 @@ pub enum FsError {
     NotADirectory,
     /// The object is a directory.
     IsADirectory,
-    /// The directory holds names.
+    /// The directory is not empty.
     NotEmpty,
-    /// No room for more data.
+    /// There is no room for more data.
     NoSpace,
     /// The name, or what a link points to, is too long.
     NameTooLong,
     /// The file cannot be that large.
     FileTooLarge,
-    /// No more objects or links.
+    /// The limit on objects or links is reached.
     TooMany,
-    /// Mounted for reading only.
+    /// The file system is mounted for reading only.
     ReadOnly,
-    /// It makes no sense: a directory into itself, say.
+    /// The arguments contradict each other, such as moving a directory into itself.
     Invalid,
-    /// The operation is not for this kind of object.
+    /// The operation is not possible with this kind of object.
     NotPermitted,
     /// There is no extended attribute of that name.
     NoAttribute,
@@ -37,7 +37,7 @@ pub enum FsError {
 }
 
 impl FsError {
-    /// The operating system's number for it (Linux).
+    /// The number of the error on Linux.
     pub const fn errno(&self) -> i32 {
         match self {
             Self::NotFound => 2,

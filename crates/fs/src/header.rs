@@ -48,7 +48,7 @@ pub(crate) fn header_bytes(node: &Node, page_bytes: u32) -> usize {
     header_of(0, node, page_bytes).len_bytes()
 }
 
-/// The chunks that a file does not have on flash.
+/// The ranges of chunks that a file does not have on flash.
 pub(crate) fn holes(node: &Node, page_bytes: u32) -> Vec<(u32, u32)> {
     node.chunks.holes(node.size_on_flash().div_ceil(u64::from(page_bytes)) as u32)
 }

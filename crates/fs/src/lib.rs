@@ -35,13 +35,13 @@ use alloc::boxed::Box;
 use alloc::{vec, vec::Vec};
 use index::Index;
 use margay_format::{Anchor, Store, Superblock};
-pub use margay_format::{MAX_CHUNKS, MAX_OBJECTS, MAX_OBJECTS as MOST_OBJECTS, Owned, PageOwner};
+pub use margay_format::{MAX_CHUNKS, MAX_OBJECTS, Owned, PageOwner};
 use margay_log::{AuditError, Client, Config, Log, LogError, MountReport, Policies, Uniformity};
 pub use margay_policy::AllocatorSpec;
 use node::Node;
 
 /// Bytes of the longest name.
-pub const MOST_NAME_BYTES: usize = 255;
+pub const MAX_NAME_BYTES: usize = 255;
 
 /// What the users of a file system did, and what it programmed for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

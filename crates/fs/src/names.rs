@@ -1,13 +1,13 @@
-//! Names: looking up, making, removing, renaming.
+//! Names: looking up, creating, removing, renaming.
 
 use crate::index::ROOT;
 use crate::node::{Attributes, Kind, Node, Time, is_name};
-use crate::{Fs, FsError, MOST_NAME_BYTES};
+use crate::{Fs, FsError, MAX_NAME_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use margay_format::Store;
 
-/// An object to be made.
+/// The attributes of an object to be created.
 #[derive(Clone, Copy, Debug)]
 pub struct NewObject<'a> {
     /// What it is.
@@ -25,13 +25,13 @@ pub struct NewObject<'a> {
 }
 
 impl NewObject<'_> {
-    /// A file of root's that everybody may read.
+    /// A file that belongs to root and that everybody may read.
     pub const FILE: Self = Self { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, rdev: 0, target: b"" };
-    /// A directory of root's that everybody may read.
+    /// A directory that belongs to root and that everybody may read.
     pub const DIRECTORY: Self = Self { kind: Kind::Directory, mode: 0o755, uid: 0, gid: 0, rdev: 0, target: b"" };
 }
 
-/// Attributes to be changed.
+/// Changes of attributes; `None` leaves an attribute as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Change {
     /// Permission bits.
@@ -46,13 +46,13 @@ pub struct Change {
     pub mtime: Option<Time>,
 }
 
-/// A name in a directory, and what it stands for.
+/// A name in a directory, and the attributes of its object.
 pub type Named = (Box<[u8]>, Attributes);
 
-/// How a name is moved.
+/// Options of [`Fs::rename`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenameFlags {
-    /// Not over another object.
+    /// Fail if the new name exists, instead of replacing its object.
     pub no_replace: bool,
 }
 
@@ -65,15 +65,15 @@ impl<D: Store> Fs<D> {
     fn check_name(name: &[u8]) -> Result<(), FsError> {
         match name.len() {
             _ if !is_name(name) => Err(FsError::Invalid),
-            0..=MOST_NAME_BYTES => Ok(()),
+            0..=MAX_NAME_BYTES => Ok(()),
             _ => Err(FsError::NameTooLong),
         }
     }
 
-    /// The object of a name in a directory.
+    /// The object with a name in a directory.
     pub fn lookup(&self, parent: u32, name: &[u8]) -> Result<Attributes, FsError> {
         self.directory(parent)?;
-        if name.len() > MOST_NAME_BYTES {
+        if name.len() > MAX_NAME_BYTES {
             return Err(FsError::NameTooLong);
         }
         let object = match name {
@@ -84,7 +84,7 @@ impl<D: Store> Fs<D> {
         self.attributes(self.index.resolve(object))
     }
 
-    /// The object of a path from the root directory; symbolic links are not followed.
+    /// The object at a path from the root directory. Symbolic links are not followed.
     pub fn resolve(&self, path: &[u8]) -> Result<Attributes, FsError> {
         let mut at = self.attributes(ROOT)?;
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
@@ -104,7 +104,7 @@ impl<D: Store> Fs<D> {
         children.iter().map(|(name, child)| Ok((name.clone(), self.attributes(self.index.resolve(*child))?))).collect()
     }
 
-    /// The directory that a directory is in; the root's is itself.
+    /// The parent of a directory; that of the root is the root itself.
     pub fn parent(&self, object: u32) -> Result<u32, FsError> {
         Ok(self.directory(object)?.parent)
     }
@@ -128,13 +128,13 @@ impl<D: Store> Fs<D> {
         self.want_room(2)
     }
 
-    /// The names in a directory have changed.
+    /// Sets the times of a directory whose names have changed.
     fn stamp(&mut self, parent: u32) -> Result<(), FsError> {
         let now = self.time;
         let node = self.node_mut(parent)?;
         (node.mtime, node.ctime) = (now, now);
         if !self.index.single {
-            self.soften(parent);
+            self.times_changed(parent);
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ impl<D: Store> Fs<D> {
         Ok(object)
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub fn create(&mut self, parent: u32, name: &[u8], new: &NewObject<'_>) -> Result<Attributes, FsError> {
         self.new_name(parent, name)?;
         let mut node = Node::new(new.kind, new.mode & 0o7777, new.uid, new.gid, parent, name, self.time);
@@ -200,7 +200,7 @@ impl<D: Store> Fs<D> {
         let node = self.node_mut(object)?;
         node.links.push(id);
         node.ctime = now;
-        self.soften(object);
+        self.times_changed(object);
         let page = self.node(id)?.page;
         self.touch(page, false)?;
         self.attributes(object)
@@ -242,7 +242,8 @@ impl<D: Store> Fs<D> {
         self.drop_entry(entry)
     }
 
-    /// A name, or an object with its only name, has been taken out of its directory.
+    /// Removes a directory entry that its directory no longer lists: an additional name, or an object with its only
+    /// name.
     fn drop_entry(&mut self, entry: u32) -> Result<(), FsError> {
         let now = self.time;
         let node = self.node(entry)?;
@@ -251,12 +252,12 @@ impl<D: Store> Fs<D> {
             let node = self.node_mut(object)?;
             node.links.retain(|link| *link != entry);
             node.ctime = now;
-            self.soften(object);
+            self.times_changed(object);
             return self.touch(page, false);
         }
         if let Some(link) = node.links.last().copied() {
-            // Another name takes the place of the first.
-            self.ready_to_grow(entry, MOST_NAME_BYTES)?;
+            // One of the additional names becomes the first.
+            self.ready_to_grow(entry, MAX_NAME_BYTES)?;
             self.ready(Some(self.node(entry)?.page))?;
             let link_node = self.index.remove(link);
             let node = self.node_mut(entry)?;
@@ -292,7 +293,8 @@ impl<D: Store> Fs<D> {
         Ok(())
     }
 
-    /// Moves a name, over another one if that is there. After a power cut there is the old state or the new one.
+    /// Moves a name, and replaces the object that has the new name already. After a power cut the state is the old or
+    /// the new one.
     pub fn rename(
         &mut self,
         from: u32,
@@ -325,7 +327,7 @@ impl<D: Store> Fs<D> {
                 (true, true) if over != entry && !other.children.is_empty() => return Err(FsError::NotEmpty),
                 _ => {}
             }
-            // Two names of one object: nothing is to be done.
+            // Both are names of the same object: POSIX asks for nothing to be done.
             if self.index.resolve(over) == self.index.resolve(entry) {
                 return Ok(());
             }
@@ -335,7 +337,7 @@ impl<D: Store> Fs<D> {
         if bytes - name.len() + new_name.len() > self.index.room_bytes() {
             return Err(FsError::NameTooLong);
         }
-        self.ready_to_grow(entry, MOST_NAME_BYTES)?;
+        self.ready_to_grow(entry, MAX_NAME_BYTES)?;
         self.leave(from, name, is_directory)?;
         if over.is_some() {
             self.leave(to, new_name, is_directory)?;
@@ -344,7 +346,8 @@ impl<D: Store> Fs<D> {
         let now = self.time;
         let node = self.node_mut(entry)?;
         (node.parent, node.name, node.ctime) = (to, new_name.into(), now);
-        // Until the page of what was replaced is written too, the later of two equal names counts.
+        // Until the header page of the replaced object is written too, the mount takes the later one of two equal
+        // names.
         self.touch_object(entry)?;
         match over {
             Some(over) => self.drop_entry(over),
@@ -368,7 +371,7 @@ impl<D: Store> Fs<D> {
         if of_meaning && is_named && !self.index.single {
             self.touch(page, false)?;
         } else {
-            self.soften(object);
+            self.times_changed(object);
         }
         self.attributes(object)
     }
@@ -383,10 +386,11 @@ impl<D: Store> Fs<D> {
         self.node(object)?.attributes.get(name).map(|value| &**value).ok_or(FsError::NoAttribute)
     }
 
-    /// Sets an extended attribute. All of an object share its header, which is less than a page.
+    /// Sets an extended attribute. All extended attributes of an object are in its header, which is smaller than a
+    /// page.
     pub fn set_attribute(&mut self, object: u32, name: &[u8], value: &[u8]) -> Result<(), FsError> {
         self.begin()?;
-        if name.len() > MOST_NAME_BYTES {
+        if name.len() > MAX_NAME_BYTES {
             return Err(FsError::NameTooLong);
         }
         self.want_room(1)?;
@@ -396,7 +400,7 @@ impl<D: Store> Fs<D> {
         let node = self.node_mut(object)?;
         let old = node.attributes.insert(name.into(), value.into());
         // Names and holes need room as well.
-        if crate::header::header_bytes(node, page_bytes) + MOST_NAME_BYTES > room {
+        if crate::header::header_bytes(node, page_bytes) + MAX_NAME_BYTES > room {
             match old {
                 Some(old) => node.attributes.insert(name.into(), old),
                 None => node.attributes.remove(name),

@@ -4,12 +4,12 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 pub use margay_format::{ObjectKind as Kind, Time};
 
-/// What is to be known of an object.
+/// The attributes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Its number; the root directory is 1.
     pub object: u32,
-    /// Tells it from an earlier object of the same number.
+    /// Distinguishes it from earlier objects with the same number.
     pub generation: u64,
     /// What it is.
     pub kind: Kind,
@@ -21,13 +21,13 @@ pub struct Attributes {
     pub gid: u32,
     /// Device number, of devices.
     pub rdev: u32,
-    /// Names it has; of a directory, its own and those of its subdirectories.
+    /// Number of its names; for a directory that of POSIX: 2, and one for each subdirectory.
     pub links: u32,
     /// Bytes.
     pub size: u64,
-    /// Pages that it takes.
+    /// Pages of data that it occupies.
     pub pages: u64,
-    /// Last access, as far as it was set by hand or written.
+    /// Last access, if it was set explicitly; reading does not change it.
     pub atime: Time,
     /// Last modification of the data.
     pub mtime: Time,
@@ -35,12 +35,12 @@ pub struct Attributes {
     pub ctime: Time,
 }
 
-/// Data of one chunk that is not on flash yet.
+/// The tail of a file: data of one chunk that is not on flash yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Tail {
     pub chunk: u32,
     pub data: Box<[u8]>,
-    /// Size of the file on flash without it.
+    /// Size that the file on flash has without it.
     pub size_before: u64,
 }
 
@@ -57,20 +57,20 @@ pub(crate) struct Node {
     pub ctime: Time,
     pub size: u64,
     pub generation: u64,
-    /// What the allocator knows of it.
+    /// The allocator's state of it ([`margay_policy::Placement::remember_file`]).
     pub heat: u8,
     /// The header page that its header is on.
     pub page: u32,
-    /// Bytes of its header there.
+    /// Bytes of its header on that page.
     pub header_bytes: u32,
     pub parent: u32,
     pub name: Box<[u8]>,
-    /// It has no name any more and lives while it is open.
+    /// Whether it has no name any more and exists only while it is open.
     pub orphan: bool,
     pub chunks: Chunks,
     /// What a symbolic link points to.
     pub target: Box<[u8]>,
-    /// The object that a hard link is another name of.
+    /// For a hard link, the object that it is another name of.
     pub link_to: Option<u32>,
     /// Hard links to it.
     pub links: Vec<u32>,
@@ -80,13 +80,13 @@ pub(crate) struct Node {
     pub attributes: BTreeMap<Box<[u8]>, Box<[u8]>>,
     pub opens: u32,
     pub tail: Option<Tail>,
-    /// Written since it was opened.
+    /// Whether it was written since it was opened.
     pub modified: bool,
-    /// Size or chunks differ from what its header on flash says.
+    /// Whether its size or its chunks differ from those in its header on flash.
     pub resized: bool,
-    /// Its header may list other holes than before.
+    /// Whether its list of holes may have changed.
     pub holes_changed: bool,
-    /// It was made shorter, and its header on flash does not say so yet.
+    /// Whether it was made shorter and its header on flash does not say so yet.
     pub shrunk: bool,
 }
 
@@ -125,7 +125,7 @@ impl Node {
         }
     }
 
-    /// The size that its data on flash has.
+    /// The size of the file as far as its data is on flash.
     pub fn size_on_flash(&self) -> u64 {
         self.tail.as_ref().map_or(self.size, |tail| tail.size_before)
     }
@@ -152,7 +152,7 @@ impl Node {
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the object takes.
     pub fn memory_bytes(&self) -> usize {
         let names: usize = self.children.keys().map(|name| name.len() + 40).sum();
         let attributes: usize = self.attributes.iter().map(|(name, value)| name.len() + value.len() + 48).sum();

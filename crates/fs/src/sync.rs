@@ -1,25 +1,27 @@
-//! Getting headers to flash, in order.
+//! Writing headers to flash in the right order.
 
 use crate::{Fs, FsError, PageOwner};
 use margay_format::Store;
 use margay_log::{Client, Content, Hint};
 use margay_policy::State;
 
-/// Header pages that may wait with new times and sizes.
-const MOST_SOFT: usize = 64;
+/// The greatest number of header pages with new times and sizes that wait in memory.
+const MAX_SOFT: usize = 64;
 
 impl<D: Store> Fs<D> {
-    /// Before anything is changed: the file system can be written, and few header pages wait with new times.
+    /// Called before any change: checks that the file system can be written, and writes header pages with new times if
+    /// too many wait.
     pub(crate) fn begin(&mut self) -> Result<(), FsError> {
         self.check_writable()?;
-        while self.index.soft.len() > MOST_SOFT && !self.index.single {
+        while self.index.soft.len() > MAX_SOFT && !self.index.single {
             let page = *self.index.soft.first().expect("it is not empty");
             self.write_headers(page)?;
         }
         Ok(())
     }
 
-    /// Before the names on a header page are changed: whatever other page has changed before is written.
+    /// Called before the names on a header page are changed: writes the other header page whose names have changed, if
+    /// there is one.
     pub(crate) fn ready(&mut self, page: Option<u32>) -> Result<(), FsError> {
         match self.index.dirty.filter(|dirty| Some(*dirty) != page) {
             Some(dirty) => self.write_headers(dirty),
@@ -27,8 +29,8 @@ impl<D: Store> Fs<D> {
         }
     }
 
-    /// The names on a header page have changed. What other page changed before is written first; it must not have
-    /// been changed by the same operation.
+    /// Marks a header page whose names have changed. If the names on another page have changed, that page is written
+    /// first; it must not have been changed by the same operation.
     pub(crate) fn touch(&mut self, page: u32, destructive: bool) -> Result<(), FsError> {
         self.ready(Some(page))?;
         self.index.dirty = Some(page);
@@ -36,14 +38,16 @@ impl<D: Store> Fs<D> {
         if self.index.single { self.write_headers(page) } else { Ok(()) }
     }
 
-    /// Before an object's header grows by so many bytes: if it has to move to another page, nothing else waits.
+    /// Called before the header of an object grows by `bytes`: if it has to move to another page, the page whose names
+    /// have changed is written first.
     pub(crate) fn ready_to_grow(&mut self, object: u32, bytes: usize) -> Result<(), FsError> {
         let page = self.node(object)?.page;
         let fits = self.index.pages[page as usize].bytes as usize + bytes <= self.index.room_bytes();
         if fits { Ok(()) } else { self.ready(None) }
     }
 
-    /// An object's header has changed and may have moved to another page.
+    /// Marks the header page of an object whose header has changed. The header moves to another page if it no longer
+    /// fits.
     pub(crate) fn touch_object(&mut self, object: u32) -> Result<(), FsError> {
         let left = self.index.resize(object);
         let page = self.node(object)?.page;
@@ -54,14 +58,14 @@ impl<D: Store> Fs<D> {
         }
     }
 
-    /// Times or the size of an object have changed; its header can wait.
-    pub(crate) fn soften(&mut self, object: u32) {
+    /// Marks an object of which only times or the size have changed; its header can wait.
+    pub(crate) fn times_changed(&mut self, object: u32) {
         if let Some(node) = self.index.node(object) {
             self.index.soft.insert(node.page);
         }
     }
 
-    /// What the allocator knows of an object goes to flash with its header.
+    /// Copies the allocator's state of an object to its node, so that it is written with the header.
     pub(crate) fn keep_heat(&mut self, object: u32) {
         let heat = self.log.placement().remember_file(object);
         if let Some(node) = self.index.node_mut(object) {
@@ -74,7 +78,7 @@ impl<D: Store> Fs<D> {
         let owner = PageOwner::headers(page);
         let header = &self.index.pages[page as usize];
         if header.members.is_empty() && !D::KEEPS_INFO && !self.log.config().is_paced() {
-            // Nobody will look for what is not there.
+            // The page holds no object any more, so it is removed instead of written.
             if let Some(old) = self.index.pages[page as usize].at.take() {
                 self.log.trim(old, self.now_us());
                 self.erase_if_empty(old)?;
@@ -86,7 +90,7 @@ impl<D: Store> Fs<D> {
         let again = self.index.node(object).is_some_and(|node| node.opens > 0) || self.index.dirty == Some(page);
         let mut data = core::mem::take(&mut self.scratch);
         self.index.encode(page, self.log.seq(), &mut data);
-        // What is done meanwhile must not write it a second time.
+        // Cleared first: the write below may come here again and must not write the page a second time.
         let destructive = core::mem::take(&mut self.index.destructive);
         let (old, now_us) = (self.index.locate(owner), self.now_us());
         let content = Content::Headers { object, open: again };
@@ -101,7 +105,7 @@ impl<D: Store> Fs<D> {
         old.map_or(Ok(()), |old| self.erase_if_empty(old))
     }
 
-    /// With eager erasing: a segment that holds nothing valid any more is erased at once.
+    /// With eager erasing, erases a segment at once when it holds no valid page any more.
     pub(crate) fn erase_if_empty(&mut self, ppn: margay_flash::Ppn) -> Result<(), FsError> {
         if !self.eager {
             return Ok(());
@@ -115,7 +119,8 @@ impl<D: Store> Fs<D> {
         Ok(())
     }
 
-    /// Everything that users know of is on its way to flash: tails, and headers with new times and sizes.
+    /// Writes everything that is still in memory: tails of files, and headers with new times and sizes. [`Fs::sync`]
+    /// also waits until the device has it.
     pub fn commit(&mut self) -> Result<(), FsError> {
         if self.read_only {
             return Ok(());
@@ -132,7 +137,7 @@ impl<D: Store> Fs<D> {
         Ok(self.log.write_pending(&mut self.index)?)
     }
 
-    /// Returns when everything done so far survives a power cut.
+    /// Writes everything, and returns when all that was done so far survives a power cut.
     pub fn sync(&mut self) -> Result<(), FsError> {
         self.commit()?;
         if self.read_only {
@@ -141,8 +146,8 @@ impl<D: Store> Fs<D> {
         Ok(self.log.device_mut().sync().map_err(margay_log::LogError::from)?)
     }
 
-    /// Returns when an object's data and, unless `data_only` and they are not needed to find the data, its times
-    /// survive a power cut.
+    /// Returns when the data of an object survives a power cut, and its attributes too. With `data_only` attributes
+    /// that are not needed to find the data, such as times, may be left out.
     pub fn fsync(&mut self, object: u32, data_only: bool) -> Result<(), FsError> {
         if self.read_only {
             return Ok(());
@@ -152,7 +157,7 @@ impl<D: Store> Fs<D> {
         let (page, resized) = (node.page, node.resized);
         let is_named = self.index.dirty != Some(page);
         if !is_named || resized || (!data_only && self.index.soft.contains(&page)) {
-            // What it is named by may stand on another page that has changed since.
+            // The directories of its path may be on another header page whose names have changed.
             if let Some(dirty) = self.index.dirty.filter(|dirty| *dirty != page) {
                 self.write_headers(dirty)?;
             }
@@ -162,7 +167,8 @@ impl<D: Store> Fs<D> {
         Ok(self.log.device_mut().sync().map_err(margay_log::LogError::from)?)
     }
 
-    /// Work for idle time: rewrites a page that was hard to read, or cleans ahead. False if there is none.
+    /// One step of work for idle time: rewrites a page that the ECC had to correct, or cleans at most `budget_pages`
+    /// pages. False if there was nothing to do.
     pub fn idle_step(&mut self, budget_pages: u32) -> Result<bool, FsError> {
         if self.read_only {
             return Ok(false);

@@ -26,7 +26,7 @@ impl Setup {
         let config = Config {
             header_pages: layout.header_pages,
             reserved_segments: layout.reserved_segments,
-            most_pages_per_write: 8,
+            max_pages_per_write: 8,
             low_water: 2,
             high_water: 2,
             ..Config::default()
@@ -42,7 +42,7 @@ impl Setup {
             incompatible: 0,
             low_water: 2,
             high_water: 2,
-            most_pages_per_write: 8,
+            max_pages_per_write: 8,
             selection: "greedy".into(),
             placement: allocator.to_string(),
             leveling: "none".into(),

@@ -53,9 +53,9 @@ fn setups() -> impl Strategy<Value = Setup> {
         (1u32..5, 1u32..50).prop_map(|(from, rest)| LevelingSpec::known(&format!("swap:from={from},rest={rest}"))),
     ];
     (shape, marks, leveling).prop_map(|((segments, pages_per_segment, header, summary, reserved), marks, leveling)| {
-        let (low_water, more, read_only_stream, percent, most_pages_per_write) = marks;
+        let (low_water, more, read_only_stream, percent, max_pages_per_write) = marks;
         let mut config = Config {
-            most_pages_per_write,
+            max_pages_per_write,
             header_pages: header,
             summary_pages: summary,
             reserved_segments: reserved,
@@ -66,7 +66,7 @@ fn setups() -> impl Strategy<Value = Setup> {
         };
         let geometry = Geometry::new(segments, pages_per_segment, PAGE_BYTES as u32).unwrap();
         if !config.limit_pages(&geometry, 5).is_ok_and(|limit| limit > 2 * OWN_PAGES) {
-            config.most_pages_per_write = 0;
+            config.max_pages_per_write = 0;
         }
         Setup { segments, pages_per_segment, config, percent }
     })

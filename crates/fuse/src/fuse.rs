@@ -6,7 +6,7 @@ use fuser::{
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL, TimeOrNow, WriteFlags,
 };
-use margay_fs::{Attributes, Change, FsError, Kind, MOST_NAME_BYTES, MOST_OBJECTS, NewObject, Time};
+use margay_fs::{Attributes, Change, FsError, Kind, MAX_NAME_BYTES, MAX_OBJECTS, NewObject, Time};
 use margay_volume::{Metrics, prometheus};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -424,9 +424,9 @@ impl Filesystem for Adapter {
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let room = self.fs().room();
-        let (objects, most) = (u64::from(room.objects), u64::from(MOST_OBJECTS));
+        let (objects, most) = (u64::from(room.objects), u64::from(MAX_OBJECTS));
         let (free, bytes) = (room.free_pages, room.page_bytes);
-        reply.statfs(room.pages, free, free, most, most - objects, bytes, MOST_NAME_BYTES as u32, bytes);
+        reply.statfs(room.pages, free, free, most, most - objects, bytes, MAX_NAME_BYTES as u32, bytes);
     }
 
     fn setxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {

@@ -19,7 +19,7 @@ pub(crate) enum Stream {
 pub(crate) struct Free {
     pub segment: SegmentId,
     /// It may hold anything.
-    pub must_be_erased: bool,
+    pub needs_erase: bool,
 }
 
 /// A hybrid-mapped store of `config.logical_pages` pages.
@@ -61,7 +61,7 @@ impl<D: Store> Hybrid<D> {
     pub fn new(store: D, config: HybridConfig) -> Result<Self, HybridError> {
         let mut hybrid = Self::without_segments(store, config)?;
         let segments = config.reserved_segments..hybrid.geometry.segments();
-        hybrid.free.extend(segments.map(|segment| Free { segment: SegmentId(segment), must_be_erased: false }));
+        hybrid.free.extend(segments.map(|segment| Free { segment: SegmentId(segment), needs_erase: false }));
         Ok(hybrid)
     }
 
@@ -445,7 +445,7 @@ impl<D: Store> Hybrid<D> {
     pub(crate) fn take_free(&mut self, stream: Stream) -> Result<SegmentId, HybridError> {
         while let Some(free) = self.free.pop_front() {
             let id = free.segment;
-            if free.must_be_erased && !self.erase_on_device(id)? {
+            if free.needs_erase && !self.erase_on_device(id)? {
                 continue;
             }
             let info = SegmentInfo {
@@ -476,7 +476,7 @@ impl<D: Store> Hybrid<D> {
             self.store.sync()?;
         }
         if self.erase_on_device(segment)? {
-            self.free.push_back(Free { segment, must_be_erased: false });
+            self.free.push_back(Free { segment, needs_erase: false });
         }
         Ok(())
     }

@@ -127,7 +127,7 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
         incompatible: 0,
         low_water: options.log_blocks,
         high_water: options.log_blocks,
-        most_pages_per_write: 0,
+        max_pages_per_write: 0,
         selection: options.mapping.to_string(),
         placement: options.duty.text().to_string(),
         leveling: String::new(),
@@ -145,11 +145,11 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
     store.write_anchor(&mut Anchor::default(), &superblock, &Record::InUse)?;
     let mut hybrid = Hybrid::without_segments(store, config)?;
     hybrid.erases.fill(1);
-    hybrid.free.extend(hybrid_segments.into_iter().map(|segment| Free { segment, must_be_erased: false }));
+    hybrid.free.extend(hybrid_segments.into_iter().map(|segment| Free { segment, needs_erase: false }));
     if config.reserved_segments == 0 {
         // Where there is no anchor the superblock is in the header of whatever segment was begun.
         let segment = hybrid.take_free(Stream::Data)?;
-        hybrid.free.push_back(Free { segment, must_be_erased: true });
+        hybrid.free.push_back(Free { segment, needs_erase: true });
     }
     Ok(hybrid)
 }

@@ -217,7 +217,7 @@ impl<D: Store> Hybrid<D> {
                 Ok(()) => target = segment.0,
                 Err(HybridError::Flash(FlashError::ProgramFailed { .. })) => self.counters.retired_segments += 1,
                 Err(error) => {
-                    self.free.push_back(Free { segment, must_be_erased: true });
+                    self.free.push_back(Free { segment, needs_erase: true });
                     return Err(error);
                 }
             }

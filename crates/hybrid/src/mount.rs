@@ -101,7 +101,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         let (mut copies, in_target) = self.read_tags()?;
         if self.config.duty == Duty::Swap {
             for segment in (self.config.reserved_segments..self.geometry.segments()).map(SegmentId) {
-                self.free.push_back(Free { segment, must_be_erased: true });
+                self.free.push_back(Free { segment, needs_erase: true });
             }
             return Ok(());
         }
@@ -334,7 +334,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         }
         let is_used = |id: &u32| slots[*id as usize] != NONE || is_data(*id, &self.data);
         for id in ids.filter(|id| copies.alive[*id as usize] && !is_used(id)) {
-            self.free.push_back(Free { segment: SegmentId(id), must_be_erased: true });
+            self.free.push_back(Free { segment: SegmentId(id), needs_erase: true });
         }
     }
 

@@ -6,9 +6,9 @@ use crate::result::Outcome;
 use crate::run::{Prepared, Step, prepare, run_prepared};
 use rayon::prelude::*;
 
-/// What is told of a comparison while it runs; called from many threads.
+/// Observes a comparison while it runs. Called from many threads.
 pub trait Observer: Sync {
-    /// A run has come so far. False stops it.
+    /// A run has reached this point. Returning false stops it.
     fn step(&self, run: usize, step: Step) -> bool;
     /// A run has ended.
     fn ended(&self, run: usize, result: &Result<Outcome, LabError>);
@@ -24,7 +24,7 @@ pub fn compare(
     Ok(run_all(experiments, &prepare(first)?, observer))
 }
 
-/// The same with a source that was prepared.
+/// Runs experiments whose source was prepared, as [`compare`] does.
 pub fn run_all(
     experiments: &[Experiment],
     prepared: &Prepared,

@@ -14,7 +14,7 @@ pub struct Timing {
     pub program_us: f64,
     /// Erasing a segment.
     pub erase_us: f64,
-    /// What a copied page takes beside a program, if not a read.
+    /// The time that a copy takes besides its program; a read if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_extra_us: Option<f64>,
 }
@@ -59,7 +59,7 @@ pub struct DeviceSpec {
     /// Usable bytes of the spare area of a page (NAND), beside ECC and bad-block mark.
     #[serde(default)]
     pub spare_bytes: u32,
-    /// Bytes can be programmed one by one (NOR).
+    /// Whether bytes can be programmed one by one (NOR).
     #[serde(default)]
     pub byte_programmable: bool,
     /// Times of operations.
@@ -79,7 +79,7 @@ macro_rules! preset_files {
     };
 }
 
-/// Names and TOML texts of the parts that are built in.
+/// The built-in parts: names and TOML texts.
 pub fn presets() -> &'static [(&'static str, &'static str)] {
     preset_files![
         "intel-series2plus-24mb",
@@ -106,7 +106,7 @@ impl DeviceSpec {
             return Err(LabError::Value {
                 what: "device",
                 value: name.into(),
-                problem: format!("unknown; the known ones are {}, or a path to a .toml file", known.join(", ")),
+                problem: format!("unknown; give one of {}, or a path to a .toml file", known.join(", ")),
             });
         }
         let text = std::fs::read_to_string(Path::new(name))
@@ -114,12 +114,12 @@ impl DeviceSpec {
         Self::parse(name, &text)
     }
 
-    /// Reads a device from TOML; `path` is named in errors.
+    /// Parses a device from TOML. Errors name `path`.
     pub fn parse(path: &str, text: &str) -> Result<Self, LabError> {
         toml::from_str(text).map_err(|error| LabError::File { path: path.into(), error: error.to_string() })
     }
 
-    /// Its shape.
+    /// The geometry of the part.
     pub fn geometry(&self) -> Result<Geometry, LabError> {
         let geometry = Geometry::new(self.segments, self.pages_per_segment, self.page_bytes)?;
         let geometry = geometry.with_spare(self.spare_bytes);
@@ -145,7 +145,7 @@ impl DeviceSpec {
         self.with_bytes(bytes)
     }
 
-    /// The configuration of a log on it, with the default marks.
+    /// The configuration of a log on the part, with the default low-water and high-water marks.
     pub fn config(&self) -> Config {
         Config { header_pages: self.header_pages, summary_pages: self.summary_pages, ..Config::default() }
     }

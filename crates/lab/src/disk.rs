@@ -12,7 +12,7 @@ use margay_workload::{OpKind, PageOp};
 /// A disk on a device without payload.
 pub type Disk = Ftl<Plain<NullFlash>>;
 
-/// Writes the initial content: pages `0..pages`, those for which `is_read_only` holds with that hint.
+/// Writes the initial content: pages `0..pages`, with the read-only hint where `is_read_only` holds.
 pub(crate) fn fill(disk: &mut Disk, pages: u32, is_read_only: &dyn Fn(u32) -> bool) -> Result<(), FtlError> {
     for lpn in 0..pages {
         let hint = if is_read_only(lpn) { Hint::ReadOnly } else { Hint::None };
@@ -21,7 +21,7 @@ pub(crate) fn fill(disk: &mut Disk, pages: u32, is_read_only: &dyn Fn(u32) -> bo
     Ok(())
 }
 
-/// Carries out operations in order. On an error, the operations before it are done.
+/// Carries out operations in order. On an error, the operations before the failed one have been done.
 pub(crate) fn run_ops(disk: &mut Disk, ops: &[PageOp], work: &mut WorkMeter) -> Result<(), FtlError> {
     let before = disk.log().counters().host_writes;
     let result = run_batch(disk, ops, work);
@@ -59,7 +59,7 @@ fn run_batch(disk: &mut Disk, ops: &[PageOp], work: &mut WorkMeter) -> Result<()
 pub fn build_disk(experiment: &Experiment, exported_pages: u32) -> Result<Disk, LabError> {
     let geometry = experiment.device.geometry()?;
     let config = experiment.config();
-    // Fails for impossible layouts before a policy is sized by them.
+    // Impossible layouts must fail before a policy is built for them.
     config.limit_pages(&geometry, 1)?;
     let sizing = Sizing {
         segments: geometry.segments(),

@@ -8,33 +8,33 @@ use std::path::PathBuf;
 /// How much of the device is exported.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Capacity {
-    /// So many pages.
+    /// This number of pages.
     Pages(u32),
     /// This share of the data pages of all segments that are not reserved.
     Utilization(f64),
     /// Over-provisioning: data pages / exported pages - 1.
     OverProvisioning(f64),
-    /// This share of the most that could be cleaned (see [`Config::limit_pages`]).
+    /// This share of the largest number of pages with which cleaning is still possible (see [`Config::limit_pages`]).
     Largest(f64),
 }
 
-/// How far to run.
+/// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// The source once.
     Once,
-    /// The source so many times.
+    /// The source this many times.
     Times(u32),
-    /// Until so many host page writes, starting the source over as often as needed.
+    /// This many host page writes; the source starts over as often as needed.
     Writes(u64),
-    /// Until the host has written the exported capacity so many times.
+    /// Until the host has written the exported capacity this many times.
     DeviceWrites(f64),
 }
 
 /// How a trace's addresses become logical pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressChoice {
-    /// As they are; an address past the device is an error.
+    /// Unchanged; an address past the end of the device is an error.
     Direct,
     /// Modulo the exported capacity, as the papers folded their traces.
     Fold,
@@ -53,7 +53,7 @@ pub struct TraceSource {
     pub addresses: AddressChoice,
 }
 
-/// Where operations come from.
+/// A source of operations.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A generator.
@@ -63,7 +63,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// What to call it in a table.
+    /// The name of the source in tables.
     pub fn name(&self) -> String {
         match self {
             Self::Workload(spec) => spec.to_string(),
@@ -83,28 +83,28 @@ pub struct Experiment {
     pub fill: f64,
     /// Segments never used for data.
     pub reserved_segments: u32,
-    /// Cleaning starts below so many free segments.
+    /// Cleaning starts when fewer segments than this are free.
     pub low_water: u32,
-    /// Cleaning stops at so many free segments.
+    /// Cleaning stops when this many segments are free.
     pub high_water: u32,
-    /// Most pages programmed for one host write, as the disk of the flash memory server cleans; 0: everything is
-    /// cleaned when a segment is opened, as in the FMS papers.
-    pub most_pages_per_write: u32,
-    /// Read-only data has segments of its own.
+    /// The greatest number of pages programmed for one host write, as on a disk that margay serves. With 0, all
+    /// cleaning is done when a segment is opened, as in the FMS papers.
+    pub max_pages_per_write: u32,
+    /// Whether read-only data has segments of its own.
     pub separate_read_only: bool,
-    /// Which segment is cleaned.
+    /// The selection policy.
     pub selection: SelectionSpec,
-    /// Where pages go.
+    /// The placement policy.
     pub placement: PlacementSpec,
-    /// How wear is spread.
+    /// The leveling policy.
     pub leveling: LevelingSpec,
-    /// Where operations come from.
+    /// The source of operations.
     pub source: Source,
-    /// How far to run.
+    /// When the run ends.
     pub limit: Limit,
-    /// Share of the run that the warm window leaves out at the start.
+    /// Share of the run, at its start, that the warm window leaves out.
     pub warm_up: f64,
-    /// The share of segments whose wearing out the forecast tells beside the first.
+    /// The forecast says when this share of segments is worn out, besides the first segment.
     pub worn_share: f64,
     /// Seed of workload and policies.
     pub seed: u64,
@@ -120,7 +120,7 @@ impl Experiment {
             reserved_segments: 0,
             low_water: 3,
             high_water: 3,
-            most_pages_per_write: 0,
+            max_pages_per_write: 0,
             separate_read_only: false,
             selection: SelectionSpec::default(),
             placement: PlacementSpec::default(),
@@ -139,7 +139,7 @@ impl Experiment {
             reserved_segments: self.reserved_segments,
             low_water: self.low_water,
             high_water: self.high_water.max(self.low_water),
-            most_pages_per_write: self.most_pages_per_write,
+            max_pages_per_write: self.max_pages_per_write,
             read_only_stream: self.separate_read_only,
             leveling: self.leveling,
             ..self.device.config()
@@ -155,7 +155,7 @@ impl Experiment {
 
     /// Pages exported.
     pub fn exported_pages(&self) -> Result<u32, LabError> {
-        // An impossible layout is told as such, not as a capacity of nothing.
+        // An impossible layout is reported as one, and not as a capacity of 0 pages.
         self.config().limit_pages(&self.device.geometry()?, 1)?;
         let data_pages = f64::from(self.data_pages()?);
         let (what, value, pages) = match self.capacity {
@@ -180,7 +180,7 @@ impl Experiment {
             [("fill", self.fill, false), ("worn share", self.worn_share, false), ("warm-up", self.warm_up, true)]
         {
             if !(0.0..=1.0).contains(&value) || (below_one && value == 1.0) {
-                let problem = format!("a share from 0 {} 1 is wanted", if below_one { "up to under" } else { "to" });
+                let problem = format!("expected a share from 0 {} 1", if below_one { "up to under" } else { "to" });
                 return Err(LabError::Value { what, value: value.to_string(), problem });
             }
         }

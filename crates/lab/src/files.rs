@@ -10,7 +10,7 @@ use margay_policy::{SelectionSpec, Sizing};
 use margay_workload::FileOp;
 use serde::Serialize;
 
-/// A device for file benchmarks, as the MODA paper's is used, and how.
+/// A device for file benchmarks, and how the file system uses it. The default choices are those of the MODA paper.
 #[derive(Clone, Debug)]
 pub struct FileDevice {
     /// The part.
@@ -31,7 +31,7 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// The paper's: 32 pages of 512 bytes, one header on a page, 3712 segments.
+    /// The device of the paper: 3712 segments of 32 pages of 512 bytes, one header on each header page.
     pub fn of_the_paper(allocator: AllocatorSpec) -> Result<Self, LabError> {
         let mut device = DeviceSpec::load("nand-small-block-64mb")?;
         device.segments = 3712;
@@ -55,10 +55,10 @@ pub struct FileRun {
     geometry: Geometry,
     files: Vec<u32>,
     directories: Vec<u32>,
-    /// Bytes of the files, by number.
+    /// Sizes of the files in bytes, by number.
     sizes: Vec<u64>,
     lazy_deletion: bool,
-    /// Where the window of the normal mode begins, and pages written so far.
+    /// YAFFS's normal mode: where its next window begins, and pages written so far.
     window: Option<(u32, u64)>,
     names: u64,
     buffer: Vec<u8>,
@@ -67,7 +67,7 @@ pub struct FileRun {
     device: DeviceSpec,
 }
 
-/// What a run came to, and what cleaning all of the device then took.
+/// The state after a run, and what cleaning the whole device then cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct FileRow {
@@ -136,7 +136,7 @@ impl FileRun {
         })
     }
 
-    /// Carries out steps. Numbers of files and directories count from 0 in each call.
+    /// Carries out the steps of a benchmark. Files and directories are numbered from 0 in each call.
     pub fn run(&mut self, steps: &[FileOp]) -> Result<(), LabError> {
         (self.files, self.directories, self.sizes) = (Vec::new(), Vec::new(), Vec::new());
         for step in steps {
@@ -146,7 +146,7 @@ impl FileRun {
         Ok(())
     }
 
-    /// The normal mode's work for the pages written since it last worked.
+    /// Does the cleaning of YAFFS's normal mode for the pages written since the last call.
     fn clean_windows(&mut self) -> Result<(), LabError> {
         let Some((mut from, mut done)) = self.window else { return Ok(()) };
         while done < self.counters().host_writes {
@@ -189,7 +189,7 @@ impl FileRun {
             FileOp::Overwrite { file, bytes } => {
                 self.fs.write(self.files[file as usize], 0, &self.buffer[..bytes as usize])?;
             }
-            // A data page; the header waits for the end of the session.
+            // Only the data page is written; the header waits for the end of the session.
             FileOp::Sync { file } => self.fs.flush_data(self.files[file as usize])?,
             FileOp::Close { file } => self.fs.close(self.files[file as usize])?,
             FileOp::Read { file } => {
@@ -209,17 +209,17 @@ impl FileRun {
         self.fs.log().counters()
     }
 
-    /// What was done through files so far.
+    /// The counters of the file system so far.
     pub fn file_counters(&self) -> FsCounters {
         self.fs.counters()
     }
 
-    /// Utilization now.
+    /// The utilization of the device now.
     pub fn utilization(&self) -> f64 {
         self.fs.uniformity().utilization
     }
 
-    /// Device time of so much work, in seconds.
+    /// Device time of the given programs, copies and erases, in seconds.
     pub fn seconds(&self, programs: u64, copies: u64, erases: u64, reads: u64) -> f64 {
         let timing = &self.device.timing;
         let us = programs as f64 * timing.program_us
@@ -229,12 +229,12 @@ impl FileRun {
         us * 1e-6
     }
 
-    /// Cleans every segment with an invalid page.
+    /// Cleans every segment that has an invalid page.
     pub fn clean(&mut self) -> Result<ExplicitCleaning, LabError> {
         Ok(self.fs.clean_all()?)
     }
 
-    /// Ends the run: cleans the whole device, and says what there was and what it took.
+    /// Ends the run: cleans the whole device, and returns the state before and the cost.
     pub fn finish(mut self, benchmark: &str, seed: u64) -> Result<FileRow, LabError> {
         let (before, files) = (self.counters().clone(), self.file_counters());
         let cleaning = self.clean()?;

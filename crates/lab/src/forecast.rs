@@ -1,11 +1,11 @@
 use serde::{Deserialize, Serialize};
 
-/// How long the flash lasts if the workload goes on as measured.
+/// A forecast of how long the flash lasts if the workload continues as measured.
 ///
-/// Every segment is taken to go on wearing at the rate it showed in the run, so a segment with e erases in the
-/// run reaches its endurance E after E / e runs. With fewer than some ten erases per segment this is
-/// pessimistic, because chance has not evened out: `runs_mean` (all segments at the mean rate) is the other
-/// bound, and what perfect leveling would reach.
+/// Every segment is assumed to wear at the rate it showed in the run, so a segment with e erases in the run reaches its
+/// endurance E after E / e runs. With fewer than some ten erases per segment this is pessimistic, because chance has
+/// not evened out: `runs_mean` (all segments at the mean rate) is the other bound, and what perfect leveling would
+/// reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// Erases a segment is rated for.
@@ -29,7 +29,7 @@ pub struct Forecast {
 const SECONDS_PER_YEAR: f64 = 365.25 * 86_400.0;
 
 impl Forecast {
-    /// From the erase counts of a run over which the host wrote `host_bytes` in `duration_s` seconds.
+    /// The forecast from the erase counts of a run in which the host wrote `host_bytes` in `duration_s` seconds.
     pub fn new(erases: &[u32], endurance_erases: u32, worn_share: f64, host_bytes: f64, duration_s: f64) -> Self {
         let mut sorted = erases.to_vec();
         sorted.sort_unstable_by(|a, b| b.cmp(a));

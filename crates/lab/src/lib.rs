@@ -1,6 +1,8 @@
-//! The laboratory: what a workload costs on a device under given policies, on the engine that stores data.
+//! The laboratory: measures what a workload costs on a device under given policies, with the same engine that stores
+//! data.
 //!
-//! [`Experiment`] says what to run, [`run`] runs it, [`Row`] is the result; [`compare`] runs many on all cores.
+//! [`Experiment`] says what to run, [`run`] runs it, [`Row`] is the result. [`compare`] runs many experiments on all
+//! cores.
 
 pub mod compare;
 mod device;
@@ -27,7 +29,7 @@ pub use run::{Prepared, Step, prepare, run, run_prepared, size_from_trace};
 pub use wear::Wear;
 pub use work::WorkMeter;
 
-/// Why an experiment could not be run, or not to its end.
+/// Why an experiment could not be run, or could not be completed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A value of the experiment is wrong.
@@ -37,7 +39,7 @@ pub enum LabError {
         what: &'static str,
         /// What it is.
         value: String,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with the value, and what would be right.
         problem: String,
     },
     /// The device cannot be built.
@@ -46,36 +48,36 @@ pub enum LabError {
     /// The log cannot work on the device.
     #[error(transparent)]
     Config(#[from] margay_log::ConfigError),
-    /// A policy's text.
+    /// A policy's text cannot be parsed.
     #[error(transparent)]
     Policy(#[from] margay_policy::SpecError),
-    /// The workload.
+    /// The workload is wrong.
     #[error(transparent)]
     Workload(#[from] margay_workload::WorkloadError),
-    /// The trace.
+    /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] margay_trace::TraceError),
-    /// The engine stopped.
+    /// The engine stopped with an error.
     #[error("stopped after {writes} host writes: {error}")]
     Stopped {
         /// Host page writes done.
         writes: u64,
-        /// Why.
+        /// The error.
         error: margay_ftl::FtlError,
     },
-    /// The file system stopped.
+    /// The file system stopped with an error.
     #[error("the file system stopped: {0}")]
     Files(#[from] margay_fs::FsError),
-    /// The hybrid-mapped store stopped.
+    /// The hybrid-mapped store stopped with an error.
     #[error(transparent)]
     Hybrid(#[from] margay_hybrid::HybridError),
-    /// The log stopped.
+    /// The log stopped with an error.
     #[error(transparent)]
     Log(#[from] margay_log::LogError),
-    /// A closed form of the theory.
+    /// A closed form of the theory has no value for the arguments.
     #[error(transparent)]
     Theory(#[from] margay_theory::TheoryError),
-    /// The source ended before all that was asked was done.
+    /// The source ended before the requested number of writes.
     #[error("the {what} ended after {done} host page writes of {asked} asked; {advice}")]
     Short {
         /// Workload or trace.
@@ -87,13 +89,13 @@ pub enum LabError {
         /// What to do.
         advice: &'static str,
     },
-    /// The run was told to stop.
+    /// The run was stopped by its observer.
     #[error("stopped by request after {writes} host writes")]
     Interrupted {
         /// Host page writes done.
         writes: u64,
     },
-    /// A file.
+    /// A file cannot be read or parsed.
     #[error("{path}: {error}")]
     File {
         /// Its path.

@@ -4,7 +4,7 @@ use margay_trace::{Kind, Request, TraceReader};
 use margay_workload::{OpKind, PageOp, Workload, WorkloadSpec};
 use std::sync::Arc;
 
-/// What is known of a trace after reading it once.
+/// The facts of a trace that one reading of it gives.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceFacts {
     pub xxh3: String,
@@ -18,10 +18,11 @@ pub(crate) struct TraceFacts {
     pub ops: Option<Arc<Vec<PageOp>>>,
 }
 
-/// More operations than this are read from the file at each pass (16 bytes each).
+/// A trace with at most this many operations (16 bytes each) is kept in memory; a longer one is read from the file at
+/// each pass.
 const KEPT_OPS: usize = 32 << 20;
 
-/// A prime, so that shifted devices meet neither at the start nor at any power of two.
+/// A prime, so that the pages of shifted devices coincide neither at the start nor at a power of two.
 const DEVICE_SHIFT_PAGES: u64 = 1_000_003;
 
 /// Turns requests into page operations on the exported pages.
@@ -50,7 +51,7 @@ impl Mapper {
         };
         let end = request.offset_bytes.saturating_add(request.len_bytes);
         let (first, last) = match kind {
-            // Only pages that lie in the trimmed range as a whole are dead.
+            // Only pages that lie wholly in the trimmed range become invalid.
             OpKind::Trim => (request.offset_bytes.div_ceil(self.page_bytes), end / self.page_bytes),
             _ => (request.offset_bytes / self.page_bytes, end.div_ceil(self.page_bytes)),
         };
@@ -65,7 +66,7 @@ impl Mapper {
     fn lpn(&mut self, device: u32, page: u64, kind: OpKind) -> Result<Option<u32>, LabError> {
         let exported = u64::from(self.exported_pages);
         match self.choice {
-            // Devices are shifted against each other, so that their first pages do not meet.
+            // Devices are shifted against each other, so that their first pages do not coincide.
             AddressChoice::Fold => {
                 let shift = u64::from(device) * DEVICE_SHIFT_PAGES;
                 Ok(Some((page.wrapping_add(shift) % exported) as u32))
@@ -137,7 +138,7 @@ pub(crate) fn read_trace(source: &TraceSource, page_bytes: u32, exported_pages: 
     })
 }
 
-/// Distinct pages that a trace writes.
+/// Number of distinct pages that a trace writes.
 pub(crate) fn footprint_pages(source: &TraceSource, page_bytes: u32) -> Result<u32, LabError> {
     let mut mapper = Mapper::new(AddressChoice::Compact, page_bytes, u32::MAX - 1);
     let mut batch = Vec::new();
@@ -159,7 +160,7 @@ pub(crate) struct Ops {
     pass: Pass,
     pages: u32,
     passes_left: u64,
-    /// Writes that are still to come; the source starts over for them.
+    /// Writes that are left to do; the source starts over until they are done.
     writes_left: Option<u64>,
     offset_us: u64,
     last_us: u64,
@@ -190,7 +191,7 @@ impl Ops {
         Ok(Self { pass, pages, passes_left, writes_left, offset_us: 0, last_us: 0, page_writes_of_pass: 0 })
     }
 
-    /// Host page writes still to come, where that is known.
+    /// Number of host page writes of the experiment, if it is known beforehand.
     pub fn expected_writes(experiment: &Experiment, pages: u32, trace: Option<&TraceFacts>) -> Option<u64> {
         let pass = match &experiment.source {
             Source::Workload(spec) => spec.expected_writes(),
@@ -204,7 +205,7 @@ impl Ops {
         }
     }
 
-    /// Puts the next operations into `out`; none are left if it stays empty.
+    /// Puts the next operations into `out`. If it stays empty, there are none left.
     pub fn next_batch(&mut self, out: &mut Vec<PageOp>, max: usize) -> Result<(), LabError> {
         out.clear();
         while out.is_empty() && self.passes_left > 0 && self.writes_left != Some(0) {
@@ -212,7 +213,7 @@ impl Ops {
             if out.is_empty() {
                 self.passes_left -= 1;
                 if self.page_writes_of_pass == 0 && self.writes_left.is_some() {
-                    // It would be started over for ever.
+                    // A source without operations would be started over for ever.
                     self.passes_left = 0;
                 }
                 if self.passes_left > 0 {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the fields of [`Row`] and [`Sample`].
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The result of one run: what was asked, and what it cost. All counts in pages unless named otherwise.
+/// The result of one run: its parameters, and what it cost. All counts are in pages unless the name says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Row {
@@ -29,8 +29,10 @@ pub struct Row {
     pub over_provisioning: f64,
     pub low_water: u32,
     pub high_water: u32,
-    /// Most pages programmed for one host write; 0 if cleaning is not spread over the writes.
-    pub most_pages_per_write: u32,
+    /// The greatest number of pages programmed for one host write; 0 if cleaning is not spread over the writes. The
+    /// column keeps the name that results of earlier versions have.
+    #[serde(rename = "most_pages_per_write")]
+    pub max_pages_per_write: u32,
     pub separate_read_only: bool,
     pub selection: String,
     pub placement: String,
@@ -46,7 +48,7 @@ pub struct Row {
     pub misplaced_copies: u64,
     /// (host writes + copies + metadata pages) / host writes over the whole run, the fill left out.
     pub wa: f64,
-    /// The same from host write `warm_from` on.
+    /// Write amplification from host write `warm_from` on.
     pub wa_warm: f64,
     /// The first host write of the warm window.
     pub warm_from: u64,
@@ -75,7 +77,7 @@ pub struct Row {
     /// Modelled time of the slowest host write, in microseconds.
     pub worst_write_us: f64,
     pub p99_write_us: f64,
-    /// Most pages programmed for one host write.
+    /// The greatest number of pages programmed for one host write.
     pub worst_write_pages: u64,
 
     /// Time that the workload spans, in seconds.
@@ -86,7 +88,7 @@ pub struct Row {
     pub writes_per_s: f64,
 }
 
-/// The state at a moment of a run.
+/// The state at one moment of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Host page writes so far.
@@ -107,7 +109,7 @@ pub struct Sample {
     pub erases_deviation: f64,
 }
 
-/// All that comes of a run.
+/// Everything that a run yields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The result.

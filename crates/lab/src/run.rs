@@ -6,7 +6,7 @@ use crate::{Forecast, LabError, Wear, WorkMeter};
 use margay_log::Counters;
 use std::time::Instant;
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// Host page writes done.
@@ -15,9 +15,9 @@ pub struct Step {
     pub expected: Option<u64>,
 }
 
-/// Operations between two looks at progress.
+/// Operations between two reports of progress.
 const BATCH: usize = 4096;
-/// Most samples kept; when there are more, every second is dropped.
+/// The greatest number of samples kept. When there are more, every second one is dropped.
 const SAMPLES: usize = 400;
 
 /// A source that was read once and can be run many times.
@@ -71,7 +71,7 @@ pub fn size_from_trace(experiment: &mut Experiment) -> Result<(), LabError> {
     let data_pages = f64::from(pages) / share.clamp(0.01, 1.0);
     let held = experiment.reserved_segments;
     experiment.device.segments = (data_pages / f64::from(per_segment)).ceil().max(2.0) as u32 + held;
-    // Small footprints: the marks and the open segments need room beside the data.
+    // With a small footprint the free and the open segments need more room than utilization leaves.
     let config = experiment.config();
     while config.limit_pages(&experiment.device.geometry()?, 8).map_or(true, |limit| limit < pages) {
         experiment.device.segments += 1;
@@ -110,7 +110,7 @@ pub fn run_prepared(
     let started = Instant::now();
     let mut last_us = 0;
     loop {
-        ops.next_batch(&mut batch, recorder.most_ops(disk.log().counters().host_writes))?;
+        ops.next_batch(&mut batch, recorder.max_ops(disk.log().counters().host_writes))?;
         let Some(last) = batch.last() else { break };
         last_us = last.time_us;
         let result = run_ops(&mut disk, &batch, &mut work);
@@ -137,7 +137,7 @@ pub fn run_prepared(
     Ok(outcome.outcome(&disk, recorder))
 }
 
-/// Takes samples and the state at the start of the warm window.
+/// Takes the samples, and the state at the start of the warm window.
 struct Recorder {
     series: Vec<Sample>,
     every: u64,
@@ -146,7 +146,7 @@ struct Recorder {
     warm_share: f64,
     warm_from: Option<u64>,
     warm: Counters,
-    /// States at samples, for a warm window whose start is not known beforehand.
+    /// Counters at each sample, for a warm window whose start is not known beforehand.
     states: Vec<Counters>,
 }
 
@@ -165,8 +165,8 @@ impl Recorder {
         }
     }
 
-    /// How many operations may be done before the next look, so that the warm window starts where it should.
-    fn most_ops(&self, writes: u64) -> usize {
+    /// How many operations may be done before the next report, so that the warm window starts at the right write.
+    fn max_ops(&self, writes: u64) -> usize {
         match self.warm_from {
             Some(from) if writes < from => BATCH.min((from - writes) as usize),
             _ => BATCH,
@@ -287,7 +287,7 @@ impl Finish<'_> {
             over_provisioning: data_pages / f64::from(self.prepared.exported_pages) - 1.0,
             low_water: experiment.low_water,
             high_water: experiment.config().high_water,
-            most_pages_per_write: experiment.most_pages_per_write,
+            max_pages_per_write: experiment.max_pages_per_write,
             separate_read_only: experiment.separate_read_only,
             selection: experiment.selection.to_string(),
             placement: experiment.placement.to_string(),

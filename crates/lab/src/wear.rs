@@ -18,7 +18,7 @@ pub struct Wear {
 }
 
 impl Wear {
-    /// Of the given erase counts, reserved segments included.
+    /// The distribution of the given erase counts, reserved segments included.
     pub fn of(erases: &[u32]) -> Self {
         let mut sorted = erases.to_vec();
         sorted.sort_unstable();

@@ -7,24 +7,24 @@ pub struct WorkMeter {
     timing: Timing,
     writes: u64,
     measured: u64,
-    /// In nanoseconds, writes that caused more than one program.
+    /// Times in nanoseconds of the writes that caused more than one program.
     histogram: Histogram<u64>,
     worst_programs: u64,
 }
 
 impl WorkMeter {
-    /// Of a part with the given times.
+    /// No writes yet, on a part with the given times.
     pub fn new(timing: Timing) -> Self {
         let histogram = Histogram::new(3).expect("3 significant digits are allowed");
         Self { timing, writes: 0, measured: 0, histogram, worst_programs: 1 }
     }
 
-    /// So many host writes were done in all.
+    /// Sets the total number of host writes.
     pub fn count_writes(&mut self, writes: u64) {
         self.writes += writes;
     }
 
-    /// One of them caused more than its own program.
+    /// Records a host write that caused more than its own program.
     pub fn record(&mut self, copies: u64, metadata_pages: u64, erases: u64) {
         let us = self.timing.program_us * (1 + metadata_pages) as f64
             + self.timing.copy_us() * copies as f64
@@ -39,7 +39,7 @@ impl WorkMeter {
         self.quantile_us(1.0)
     }
 
-    /// Modelled time that a share of host writes does not exceed, in microseconds.
+    /// Modelled time that this share of host writes does not exceed, in microseconds.
     pub fn quantile_us(&self, share: f64) -> f64 {
         let plain = self.writes - self.measured;
         let rank = (share * self.writes as f64).ceil() as u64;
@@ -49,7 +49,7 @@ impl WorkMeter {
         self.histogram.value_at_quantile((rank - plain) as f64 / self.measured as f64) as f64 / 1000.0
     }
 
-    /// Most pages programmed for one host write, the write itself included.
+    /// The greatest number of pages programmed for one host write, its own page included.
     pub fn worst_programs(&self) -> u64 {
         self.worst_programs
     }

@@ -5,7 +5,7 @@ use margay_flash::Ppn;
 use margay_format::Store;
 use margay_policy::State;
 
-/// A count that is not what it is when recomputed from scratch: an error of the engine.
+/// A count of the log differs from the same count recomputed from scratch. This is an error of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditError(String);
 
@@ -25,8 +25,8 @@ fn same<T: PartialEq + fmt::Display>(what: impl Fn() -> String, kept: T, counted
 }
 
 impl<D: Store, O: Owner> Log<D, O> {
-    /// Recomputes every count and compares. `maps` says whether the client maps an owner to a page; exactly
-    /// the valid pages must be mapped. O(pages).
+    /// Recomputes every count and compares it with the one that is kept. `maps` says whether the client maps an owner
+    /// to a page: the owner of every valid page must be mapped to it. O(pages).
     pub fn audit(&self, maps: impl Fn(O, Ppn) -> bool) -> Result<(), AuditError> {
         let mut open = vec![None; self.segments.len() as usize];
         for head in self.heads.iter().filter(|head| head.is_open()) {
@@ -50,7 +50,9 @@ impl<D: Store, O: Owner> Log<D, O> {
                 written += 1;
                 let owner = self.owners[ppn.index()];
                 if !maps(owner, ppn) {
-                    return Err(AuditError(format!("page {ppn} is valid and its owner {owner:?} is elsewhere")));
+                    return Err(AuditError(format!(
+                        "page {ppn} is valid, but its owner {owner:?} is mapped to another page"
+                    )));
                 }
             }
             same(|| format!("valid pages of segment {segment}"), self.segments.valid[i], valid)?;

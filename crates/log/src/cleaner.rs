@@ -15,35 +15,36 @@ fn lowest(bits: u64, count: u32) -> u64 {
     bits & !dropped
 }
 
-/// How far [`Log::clean_step`] came.
+/// What [`Log::clean_step`] has achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The victim has valid pages left.
+    /// The victim still has valid pages.
     Copying,
     /// The victim was erased.
     Erased(SegmentId),
-    /// No segment has an invalid page.
+    /// No sealed segment has an invalid page.
     NothingToClean,
 }
 
 impl<D: Store, O: Owner> Log<D, O> {
-    /// Cleans one victim to the end. False if there is none.
+    /// Cleans one victim completely. False if there is none.
     pub(crate) fn clean_one<C: Client<O>>(&mut self, client: &mut C) -> Result<bool, LogError> {
         Ok(self.clean_step(client, u32::MAX)? != Progress::NothingToClean)
     }
 
-    /// Cleans a little: chooses a victim if there is none at work, copies at most `budget_pages` of its pages,
-    /// and erases it once it holds no valid page. For cleaning in idle time or in proportion to writes.
+    /// One bounded step of cleaning: chooses a victim if there is none, copies at most `budget_pages` of its pages, and
+    /// erases it once it holds no valid page. For cleaning in idle time or in proportion to writes.
     ///
-    /// A victim is left half copied only while a free segment is kept for the rest of it, or the open ones have
-    /// room for it; else it is cleaned to the end whatever the budget, because the host could take that room.
+    /// A victim is left half copied only while one free segment is kept for the rest of it, or while the open segments
+    /// have room for it. Otherwise it is cleaned completely, whatever the budget, because host writes could take that
+    /// room.
     pub fn clean_step<C: Client<O>>(&mut self, client: &mut C, budget_pages: u32) -> Result<Progress, LogError> {
         let victim = match self.victim {
             Some(victim) => victim,
             None => match self.begin_cleaning() {
                 Some(victim) => {
                     if C::GIVES_UP {
-                        self.ask_for(client, victim);
+                        self.ask_client(client, victim);
                     }
                     victim
                 }
@@ -61,9 +62,10 @@ impl<D: Store, O: Owner> Log<D, O> {
             return Ok(Progress::Copying);
         }
         if D::KEEPS_INFO || self.config.is_paced() {
-            // Older copies of what was trimmed must not come back with the power.
+            // What was trimmed is recorded on flash first: after a power cut an older copy must not count as the
+            // latest.
             self.write_pending(client)?;
-            // The pages may have taken the victim's place.
+            // Writing those pages may have cleaned the victim in place.
             if self.victim.is_none() {
                 return Ok(Progress::Erased(victim));
             }
@@ -72,7 +74,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.erase(victim)?;
         self.victim = None;
         if D::KEEPS_INFO || self.config.is_paced() {
-            // What had no room before.
+            // The pages for which there was no room before the erase.
             self.write_pending(client)?;
         }
         self.counters.cleanings += 1;
@@ -80,7 +82,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(Progress::Erased(victim))
     }
 
-    /// Cleans one segment to the end, after the victim at work. False if it is not sealed.
+    /// Cleans one segment completely, after the current victim if there is one. False if the segment is not sealed.
     pub fn clean_segment<C: Client<O>>(&mut self, client: &mut C, segment: SegmentId) -> Result<bool, LogError> {
         if self.victim.is_some() {
             self.clean_one(client)?;
@@ -88,7 +90,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         if self.segments.state[segment.index()] != State::Sealed {
             return Ok(false);
         }
-        self.urgent.push_front(segment);
+        self.clean_first.push_front(segment);
         self.clean_one(client)
     }
 
@@ -96,7 +98,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     pub fn seal_mixed(&mut self) -> Result<(), LogError> {
         for stream in 0..self.heads.len() {
             let head = self.heads[stream];
-            // What is yet to be written counts as valid.
+            // Pages that are not written yet count as valid.
             if head.is_open() && self.segments.valid[head.segment.index()] < self.segments.data_pages {
                 self.heads[stream] = Head::CLOSED;
                 self.seal(head)?;
@@ -105,7 +107,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(())
     }
 
-    /// Whether the rest of a victim may wait although no segment is free: its pages have room in the open ones.
+    /// Whether the rest of a victim may wait although no segment is free, because its pages fit the open segments.
     fn may_wait(&self, victim: SegmentId) -> bool {
         let room: u32 = self.heads.iter().map(|head| head.end - head.next).sum();
         self.config.is_paced() && room >= self.segments.valid[victim.index()] + 2
@@ -130,8 +132,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         Some(victim)
     }
 
-    /// Invalidates what the client gives up of a victim.
-    fn ask_for<C: Client<O>>(&mut self, client: &mut C, victim: SegmentId) {
+    /// Asks the client which pages of a victim it gives up, and invalidates those.
+    fn ask_client<C: Client<O>>(&mut self, client: &mut C, victim: SegmentId) {
         let first = self.geometry.first_page(victim).0;
         for page in first..first + self.geometry.pages_per_segment() {
             if self.valid.is_set(Ppn(page)) && client.gives_up(self.owners[page as usize]) {
@@ -141,12 +143,13 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// A victim that is not left to the selection: a segment to be retired or, without need for room, leveling's.
+    /// A victim that the selection does not choose: a segment to be cleaned first, or, while enough segments are free,
+    /// the one that leveling wants cleaned.
     fn chosen_victim(&mut self) -> Option<SegmentId> {
-        if let Some(segment) = self.urgent.pop_front() {
+        if let Some(segment) = self.clean_first.pop_front() {
             return Some(segment);
         }
-        self.unworn
+        self.leveling_victim
             .take_if(|_| self.free.len() as u32 >= self.config.high_water)
             .filter(|segment| self.segments.state[segment.index()] == State::Sealed)
     }
@@ -158,12 +161,12 @@ impl<D: Store, O: Owner> Log<D, O> {
         sorted.clear();
         let pages = first..first + self.geometry.pages_per_segment();
         sorted.extend(pages.filter(|page| self.valid.is_set(Ppn(*page))));
-        // Taken from the end.
+        // `copy_valid` takes pages from the end.
         self.placement.sort(self.now, &mut sorted);
         self.sorted = sorted;
     }
 
-    /// A sealed segment leaves the candidates.
+    /// Makes a sealed segment a victim, so that the policies no longer consider it.
     pub(crate) fn take(&mut self, segment: SegmentId) {
         self.selection.taken(&self.segments, segment);
         if let Some(leveling) = &mut self.leveling {
@@ -172,7 +175,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.segments.state[segment.index()] = State::Victim;
     }
 
-    /// Copies up to `budget_pages` valid pages of the victim to where the placement wants them.
+    /// Copies up to `budget_pages` valid pages of the victim to the streams that the placement chooses.
     fn copy_valid<C: Client<O>>(
         &mut self,
         client: &mut C,
@@ -183,7 +186,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let sorts = self.placement.sorts();
         while sorts && left > 0 {
             let Some(page) = self.sorted.pop() else { return Ok(()) };
-            // The host may have written it again since the victim was chosen.
+            // The host may have overwritten it since the victim was chosen.
             if self.valid.is_set(Ppn(page)) {
                 let copied = self.copy_together(client, victim, page, 1, left);
                 // It is yet to be copied, if not now then by the next step.
@@ -204,7 +207,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(())
     }
 
-    /// Of the pages `bits` of a victim from `first` on: the stream of the lowest, and those that go there with it.
+    /// Among the pages of a victim that `bits` marks, counted from `first`: the stream of the lowest one, and all that
+    /// go to the same stream.
     #[inline]
     fn copy_stream(&self, victim: SegmentId, first: u32, bits: u64) -> (u8, u64) {
         match self.read_only {
@@ -217,15 +221,15 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// Of the pages `bits` from `first` on, copies those that go where the first of them goes, as many as fit
-    /// the head and `most`. Returns how many. Within a stream pages keep their order.
+    /// Copies those of the pages `bits`, counted from `first`, that go to the same stream as the lowest of them: as
+    /// many as fit the open segment, and at most `max_pages`. Returns how many. Within a stream pages keep their order.
     fn copy_together<C: Client<O>>(
         &mut self,
         client: &mut C,
         victim: SegmentId,
         first: u32,
         bits: u64,
-        most: u32,
+        max_pages: u32,
     ) -> Result<u32, LogError> {
         let (wanted, mut together) = self.copy_stream(victim, first, bits);
         let stream = if self.heads[wanted as usize].is_full() { self.room_for_copy(client, wanted)? } else { wanted };
@@ -233,7 +237,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             return Ok(0);
         }
         let head = self.heads[stream as usize];
-        let room = most.min(head.end - head.next);
+        let room = max_pages.min(head.end - head.next);
         let mut run = together.count_ones();
         if run > room {
             (run, together) = (room, lowest(together, room));
@@ -244,13 +248,13 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.counters.copies += u64::from(done);
         match copied {
             Ok(()) => Ok(done),
-            Err((_, LogError::Flash(FlashError::ProgramFailed { .. }))) => self.condemn_head(stream).map(|()| done),
+            Err((_, LogError::Flash(FlashError::ProgramFailed { .. }))) => self.retire_head(stream).map(|()| done),
             Err((_, error)) => Err(error),
         }
     }
 
-    /// Copies the `run` pages `bits` from `first` on, all of segment `from`, to `to` and after. On an error says
-    /// how many were copied.
+    /// Copies the `run` pages that `bits` marks, counted from `first`, all of segment `from`, to `to` and the pages
+    /// after it. An error comes with the number of pages copied before it.
     #[inline]
     pub(crate) fn copy_pages<C: Client<O>>(
         &mut self,
@@ -293,7 +297,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         result
     }
 
-    /// A stream with room for a copy: the one asked for if a segment can be had for it, else any.
+    /// A stream with room for a copy: the one asked for if a segment can be opened for it, otherwise any other.
     #[cold]
     fn room_for_copy<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<u8, LogError> {
         if !self.free.is_empty() {
@@ -315,16 +319,16 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(stream)
     }
 
-    /// The segment that was opened for the victim's pages has failed, and no other is free: takes the valid pages
-    /// of a segment into memory, erases it, and writes them back, so that the stream has room again. The only
-    /// moment at which a power cut loses data; without it the device could never be written again.
+    /// The segment that was opened for the victim's pages has failed, and no other is free: reads the valid pages of a
+    /// segment into memory, erases it, and writes them back, so that the stream has room again. This is the only moment
+    /// at which a power cut loses data. Without it the device could never be written again.
     #[cold]
     pub(crate) fn make_room_in_place<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<(), LogError> {
         if !self.config.is_paced() {
             return Err(self.no_space());
         }
-        let victim = self.victim.filter(|victim| !self.condemned.contains(victim));
-        let may = |id: &SegmentId| self.segments.is_candidate(*id) && !self.condemned.contains(id);
+        let victim = self.victim.filter(|victim| !self.retire_queue.contains(victim));
+        let may = |id: &SegmentId| self.segments.is_candidate(*id) && !self.retire_queue.contains(id);
         let emptiest = || self.segments.ids().filter(may).min_by_key(|id| self.segments.valid[id.index()]);
         let segment = victim.or_else(emptiest).ok_or_else(|| self.no_space())?;
         let first = self.geometry.first_page(segment).0;
@@ -340,7 +344,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             let lost = self.is_lost(*ppn, &mut data)?;
             kept.push((self.owners[ppn.index()], lost, data));
         }
-        self.placement.lift(&pages);
+        self.placement.detach(&pages);
         // Until here nothing has changed, so that whoever meets an error of the host can try again.
         let erased = self.erase_on_device(segment);
         match erased {
@@ -357,7 +361,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         if erased.is_err() {
             // It stays readable; nothing more is programmed in it.
             self.segments.state[segment.index()] = State::Sealed;
-            self.condemned.push(segment);
+            self.retire_queue.push(segment);
             return Err(self.no_space());
         }
         self.valid.fill(first, end, false);
@@ -370,7 +374,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.heads[stream as usize] = self.open_segment(segment, stream)?;
         for (number, (owner, lost, data)) in kept.into_iter().enumerate() {
             let to = Ppn(self.heads[stream as usize].next);
-            self.placement.land(number, to);
+            self.placement.attach(number, to);
             let page = PageInfo { lost, heat: self.placement.pack_at(to), ..self.own_page_info(owner) };
             self.device.program(to, &data, page)?;
             self.heads[stream as usize].next += 1;
@@ -401,8 +405,8 @@ impl<D: Store, O: Owner> Log<D, O> {
     pub(crate) fn erase(&mut self, segment: SegmentId) -> Result<(), LogError> {
         let i = segment.index();
         debug_assert_eq!(self.segments.valid[i], 0);
-        if let Some(at) = self.condemned.iter().position(|condemned| *condemned == segment) {
-            self.condemned.swap_remove(at);
+        if let Some(at) = self.retire_queue.iter().position(|retire_queue| *retire_queue == segment) {
+            self.retire_queue.swap_remove(at);
             self.segments.in_use -= 1;
             self.retire(segment);
             return Ok(());

@@ -7,21 +7,22 @@ use margay_policy::LevelingSpec;
 pub struct Config {
     /// Pages at the start of each segment that hold its header and per-page information (NOR).
     pub header_pages: u32,
-    /// Pages after the last data page of each segment that hold its summary (NAND without room in the spare).
+    /// Pages after the last data page of each segment that hold its summary (NAND without room in the spare area).
     pub summary_pages: u32,
     /// Segments at the start of the device that are never used for data.
     pub reserved_segments: u32,
-    /// Most pages programmed for one host write, its own included. Cleaning is spread over the writes, and a
-    /// page is invalidated only when its successor is on flash: what a device that must survive power cuts
-    /// needs. 0: everything needed is cleaned when a segment is opened, as in the FMS papers.
-    pub most_pages_per_write: u32,
-    /// Cleaning starts when fewer segments are free; at least 2 if it is spread over the writes.
+    /// The greatest number of pages programmed for one host write, its own page included. Cleaning is then spread over
+    /// the writes, and a page is invalidated only when its successor is on flash, as a device that must survive power
+    /// cuts needs it. With 0, all cleaning is done when a segment is opened, as in the FMS papers.
+    pub max_pages_per_write: u32,
+    /// Cleaning starts when fewer segments than this are free. At least 1, and at least 2 if cleaning is spread over
+    /// the writes.
     pub low_water: u32,
-    /// Cleaning stops when so many segments are free; at least `low_water`.
+    /// Cleaning stops when this many segments are free. At least `low_water`.
     pub high_water: u32,
-    /// Read-only data has segments of its own.
+    /// Whether data that the host calls read-only has a stream, and so segments, of its own.
     pub read_only_stream: bool,
-    /// How wear is spread.
+    /// The leveling policy.
     pub leveling: LevelingSpec,
 }
 
@@ -31,7 +32,7 @@ impl Default for Config {
             header_pages: 0,
             summary_pages: 0,
             reserved_segments: 0,
-            most_pages_per_write: 0,
+            max_pages_per_write: 0,
             low_water: 3,
             high_water: 3,
             read_only_stream: false,
@@ -64,11 +65,11 @@ pub enum ConfigError {
         /// Segments needed.
         needed: u32,
     },
-    /// So many valid pages could never be cleaned.
+    /// With this many valid pages the cleaner would find no invalid one.
     TooFull {
         /// Pages to be exported.
         exported_pages: u32,
-        /// The most that can be.
+        /// The greatest number that can be exported.
         limit_pages: u32,
     },
 }
@@ -102,7 +103,7 @@ impl Config {
     /// Whether cleaning is spread over the writes.
     #[inline(always)]
     pub const fn is_paced(&self) -> bool {
-        self.most_pages_per_write > 0
+        self.max_pages_per_write > 0
     }
 
     /// Data pages in a segment.
@@ -110,17 +111,17 @@ impl Config {
         geometry.pages_per_segment().saturating_sub(self.header_pages.saturating_add(self.summary_pages))
     }
 
-    /// Most valid pages with which the cleaner always finds an invalid one: when it starts, `low_water - 1`
-    /// segments are free and each of the `streams` may have an open segment; one page less than fills the
-    /// rest leaves an invalid page in some sealed segment.
+    /// The greatest number of valid pages with which the cleaner always finds an invalid one. When it starts, up to
+    /// `high_water - 1` segments are free and each of the `streams` may have an open segment; one page less than fills
+    /// the remaining segments leaves an invalid page in some sealed one.
     pub fn limit_pages(&self, geometry: &Geometry, streams: u32) -> Result<u32, ConfigError> {
         let data_pages = self.data_pages(geometry);
         if data_pages == 0 {
             let metadata_pages = self.header_pages.saturating_add(self.summary_pages);
             return Err(ConfigError::NoDataPages { metadata_pages, pages_per_segment: geometry.pages_per_segment() });
         }
-        let least = if self.is_paced() { 2 } else { 1 };
-        if self.low_water < least || self.low_water > self.high_water {
+        let min_low_water = if self.is_paced() { 2 } else { 1 };
+        if self.low_water < min_low_water || self.low_water > self.high_water {
             return Err(ConfigError::Marks { low_water: self.low_water, high_water: self.high_water });
         }
         let segments = geometry.segments();

@@ -1,6 +1,6 @@
 use alloc::{vec, vec::Vec};
 
-/// What a log has done. All in pages unless said.
+/// What a log has done. Counts are in pages unless they say otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Pages written by the host.
@@ -17,22 +17,22 @@ pub struct Counters {
     pub erases: u64,
     /// Victims cleaned.
     pub cleanings: u64,
-    /// Those of `copies` made by leveling.
+    /// Copies made by leveling; part of `copies`.
     pub leveling_copies: u64,
-    /// Those of `erases` made by leveling.
+    /// Erases made by leveling; part of `erases`.
     pub leveling_erases: u64,
-    /// Copies that went to another stream than the placement named, for want of a free segment.
+    /// Copies that went to another stream than the placement chose, because no segment was free.
     pub misplaced_copies: u64,
-    /// Host writes that went to another stream than the placement named, for want of a free segment.
+    /// Host writes that went to another stream than the placement chose, because no segment was free.
     pub misplaced_writes: u64,
     /// Copied pages whose data could not be read and is lost.
     pub lost_pages: u64,
     /// Segments retired because a program or an erase failed.
     pub retired_segments: u64,
-    /// Victims that were cleaned to the end because a segment was needed, whatever the bound on a write's work.
+    /// Victims that were cleaned completely because a segment was needed at once, beyond the bound on a write's work.
     pub forced_cleanings: u64,
-    /// Most pages programmed for one host write, if cleaning is spread over the writes.
-    pub most_pages_of_a_write: u64,
+    /// The greatest number of pages programmed for one host write, if cleaning is spread over the writes.
+    pub max_pages_of_a_write: u64,
     /// Victims by number of valid pages, from 0 to the data pages of a segment.
     pub victims: Vec<u64>,
 }
@@ -52,7 +52,8 @@ impl Counters {
         (self.host_writes > 0).then(|| self.programs() as f64 / self.host_writes as f64)
     }
 
-    /// What was done since `earlier`, a state of the same log.
+    /// What was done since `earlier`, a state of the same log. The maximum of pages for one write is that of the whole
+    /// time.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             host_writes: self.host_writes - earlier.host_writes,
@@ -69,7 +70,7 @@ impl Counters {
             lost_pages: self.lost_pages - earlier.lost_pages,
             retired_segments: self.retired_segments - earlier.retired_segments,
             forced_cleanings: self.forced_cleanings - earlier.forced_cleanings,
-            most_pages_of_a_write: self.most_pages_of_a_write,
+            max_pages_of_a_write: self.max_pages_of_a_write,
             victims: self.victims.iter().zip(&earlier.victims).map(|(a, b)| a - b).collect(),
         }
     }
@@ -82,6 +83,6 @@ pub struct Uniformity {
     pub utilization: f64,
     /// Invalid pages / data pages of the device.
     pub invalidity: f64,
-    /// Share of segments that do not hold valid and invalid pages together.
+    /// Share of segments that do not hold both valid and invalid pages.
     pub uniformity: f64,
 }

@@ -10,9 +10,9 @@ impl<D: Store, O: Owner> Log<D, O> {
         let Some(leveling) = &mut self.leveling else { return Ok(()) };
         match leveling.after_erase(&self.segments) {
             LevelAction::Rest => Ok(()),
-            // In small steps, like any victim: the data goes where the placement wants it.
+            // It is cleaned in small steps like any victim, and its data goes where the placement wants it.
             LevelAction::Relocate(fresh) | LevelAction::Swap { fresh, .. } if self.config.is_paced() => {
-                self.unworn = Some(fresh);
+                self.leveling_victim = Some(fresh);
                 Ok(())
             }
             LevelAction::Relocate(fresh) => {
@@ -23,7 +23,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                 self.move_segment(client, fresh, to)
             }
             LevelAction::Swap { worn, fresh } => {
-                // Through a free segment, so that the data is on flash at every moment.
+                // The exchange goes through a free segment, so that the data is on flash at every moment.
                 let Some(spare) = self.free.pop_front() else { return Ok(()) };
                 self.move_segment(client, worn, spare)?;
                 self.free.retain(|id| *id != worn);
@@ -32,8 +32,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// Moves the valid pages of a sealed segment to a free one that is in no list, seals that and erases the
-    /// source.
+    /// Moves the valid pages of a sealed segment to `to`, an erased segment that is not in the free list, seals that
+    /// and erases the source.
     fn move_segment<C: Client<O>>(&mut self, client: &mut C, from: SegmentId, to: SegmentId) -> Result<(), LogError> {
         self.take(from);
         let stream = self.segments.stream[from.index()];

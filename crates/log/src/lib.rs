@@ -1,10 +1,10 @@
-//! The log-structured engine: segments, streams, cleaner. The only one; disk, file system and laboratory are
+//! The log-structured engine: segments, streams, cleaner. There is only this one: disk, file system and laboratory are
 //! its clients.
 //!
-//! A [`Log`] appends pages to the open segment of the stream that the placement names, keeps which pages are
-//! valid, and cleans: it copies the valid pages of the victim that the selection names and erases it. It
-//! knows no mapping: every page carries an owner tag, and the [`Client`] is told when a page has moved.
-//! Synchronous; no clock but the time passed in; no randomness but that of a policy's seed.
+//! A [`Log`] appends pages to the open segment of the stream that the placement names, keeps which pages are valid, and
+//! cleans: it copies the valid pages of the victim that the selection names and erases it. It knows no mapping: every
+//! page carries an owner tag, and the [`Client`] is told when a page has moved. Everything is synchronous. The only
+//! clock is the time passed in, and the only randomness comes from a policy's seed.
 #![no_std]
 extern crate alloc;
 

@@ -10,7 +10,7 @@ use margay_policy::{Content, Hint, Leveling, Now, Placer, Segments, Selection, S
 
 /// The owner tag of a page, as it is kept on flash.
 pub trait Owner: Copy + Default + fmt::Debug {
-    /// As a number.
+    /// The tag as a number, as it is kept on flash.
     fn to_u64(self) -> u64;
 }
 
@@ -28,20 +28,20 @@ impl Owner for Lpn {
     }
 }
 
-/// Who maps owners to pages.
+/// The map above the log: it knows where the page of each owner is.
 pub trait Client<O> {
-    /// Whether [`Client::gives_up`] is asked.
+    /// Whether the cleaner calls [`Client::gives_up`].
     const GIVES_UP: bool = false;
 
-    /// The page of `owner` lives at `to` from now on.
+    /// The page of `owner` is at `to` from now on.
     fn relocated(&mut self, owner: O, to: Ppn);
 
-    /// Where the page of `owner` lives.
+    /// Where the page of `owner` is; `None` if the owner is not mapped.
     fn locate(&self, owner: O) -> Option<Ppn>;
 
-    /// The next page of the client's own that must be on flash before another segment is erased and before a
-    /// flush is answered: puts it into `page`, and says whose it is. `seq` is the sequence number of the last
-    /// program; what the page says holds for all that was programmed so far.
+    /// The next metadata page of the client that must be on flash before another segment is erased and before a flush
+    /// is answered. Fills `page` and returns its owner; `None` if nothing has to be written. `seq` is the sequence
+    /// number of the last program: what the page says holds for everything that was programmed up to it.
     fn pending(&mut self, _seq: u64, _page: &mut [u8]) -> Option<O> {
         None
     }
@@ -51,8 +51,8 @@ pub trait Client<O> {
         None
     }
 
-    /// Whether the client gives up the page of `owner`, which lies in a victim, because it holds it elsewhere; it is
-    /// mapped no more then.
+    /// Whether the client gives up the page of `owner`, which is in a victim, because it has the data elsewhere. If so,
+    /// the client has removed the owner from its map, and the page is not copied.
     fn gives_up(&mut self, _owner: O) -> bool {
         false
     }
@@ -65,7 +65,7 @@ pub enum LogError {
     Config(ConfigError),
     /// The device failed.
     Flash(FlashError),
-    /// No free segment, and none can be had by cleaning.
+    /// There is no free segment, and cleaning cannot make one.
     NoSpace {
         /// Valid pages on the device.
         valid_pages: u64,
@@ -121,26 +121,26 @@ impl Head {
     }
 }
 
-/// The log on a device, with its policies. `O` is the owner tag of a page.
+/// A log on a device, with its policies. `O` is the owner tag of a page.
 #[derive(Debug)]
 pub struct Log<D, O> {
     pub(crate) device: D,
     pub(crate) selection: Box<dyn Selection>,
     pub(crate) placement: Box<dyn Placer>,
     pub(crate) leveling: Option<Box<dyn Leveling>>,
-    /// The selection wants to know when pages were last invalidated.
+    /// The selection needs the time at which a page of a segment was last invalidated.
     notes_invalidations: bool,
-    /// The placement keeps something for every page.
+    /// The placement keeps information for every physical page.
     pub(crate) keeps_pages: bool,
-    /// The placement has one stream and keeps nothing: there is nothing to decide.
+    /// The placement has one stream and keeps nothing, so there is nothing to decide.
     pub(crate) is_undivided: bool,
-    /// Nothing is to be decided or noted at a host write: one stream for everything, cleaning not spread over the
-    /// writes, no times of invalidations. Such writes are most of what the laboratory does.
+    /// A host write has nothing to decide or record: one stream for everything, cleaning not spread over the writes, no
+    /// times of invalidations. Most writes of the laboratory are of this kind, so they have a path of their own.
     is_plain: bool,
     pub(crate) geometry: Geometry,
     pub(crate) config: Config,
     pub(crate) segments: Segments,
-    /// By physical page.
+    /// The owner tag of every physical page.
     pub(crate) owners: Vec<O>,
     pub(crate) valid: ValidBits,
     pub(crate) heads: Vec<Head>,
@@ -149,14 +149,14 @@ pub struct Log<D, O> {
     pub(crate) free: VecDeque<SegmentId>,
     /// The segment that is being cleaned.
     pub(crate) victim: Option<SegmentId>,
-    /// Its pages in the order of a placement that sorts, the next one last.
+    /// Valid pages of the victim in the order of a placement that sorts; the next one to copy is the last.
     pub(crate) sorted: Vec<u32>,
     /// Sealed segments to be cleaned before any other: those with a failed program.
-    pub(crate) urgent: VecDeque<SegmentId>,
+    pub(crate) clean_first: VecDeque<SegmentId>,
     /// The segment that leveling wants to be used; cleaned when there is no need for room.
-    pub(crate) unworn: Option<SegmentId>,
+    pub(crate) leveling_victim: Option<SegmentId>,
     /// Segments that are retired once they are cleaned.
-    pub(crate) condemned: Vec<SegmentId>,
+    pub(crate) retire_queue: Vec<SegmentId>,
     /// Segments that are used no more.
     pub(crate) retired: Vec<SegmentId>,
     /// The list of them on flash lacks some.
@@ -172,11 +172,11 @@ pub struct Log<D, O> {
     pub(crate) invalidations: u64,
     /// Sequence number of the last program.
     pub(crate) seq: u64,
-    /// Between the low-water and the high-water mark: whether free segments are being won.
+    /// Cleaning has started below the low-water mark and goes on up to the high-water mark.
     pub(crate) is_cleaning: bool,
-    /// Pages to be copied per host write so that the victim is done in time.
+    /// Pages to copy per host write so that the victim is cleaned in time.
     pub(crate) rate_pages: u32,
-    /// Pages programmed when the host write at work began.
+    /// Pages programmed before the current host write.
     pub(crate) programs_before_write: u64,
 }
 
@@ -228,9 +228,9 @@ impl<D: Store, O: Owner> Log<D, O> {
             free: (config.reserved_segments..geometry.segments()).map(SegmentId).collect(),
             victim: None,
             sorted: Vec::with_capacity(if placement.sorts() { data_pages as usize } else { 0 }),
-            urgent: VecDeque::new(),
-            unworn: None,
-            condemned: Vec::new(),
+            clean_first: VecDeque::new(),
+            leveling_victim: None,
+            retire_queue: Vec::new(),
             retired: Vec::new(),
             retired_changed: false,
             scrubs: Vec::new(),
@@ -311,7 +311,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// With `PLAIN` what [`Log::is_plain`] excludes is not asked for.
+    /// `PLAIN` is [`Log::is_plain`] as a constant, so that the plain path is compiled without the branches it does not
+    /// need.
     #[inline(always)]
     fn put_unpaced<C: Client<O>, const PLAIN: bool>(
         &mut self,
@@ -344,7 +345,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(to)
     }
 
-    /// The stream of a host write.
+    /// The stream that a host write goes to.
     #[inline(always)]
     pub(crate) fn stream_of(&mut self, owner: O, content: Content, hint: Hint, old: Option<Ppn>) -> u8 {
         let stream = if self.is_undivided {
@@ -360,7 +361,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// What is kept on flash of the page that the placement decided on last; takes a sequence number.
+    /// The tag of the page that the placement decided on last. Takes the next sequence number.
     #[inline(always)]
     pub(crate) fn page_info(&mut self, owner: O) -> PageInfo {
         if !D::KEEPS_INFO {
@@ -369,7 +370,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         PageInfo { heat: self.placement.pack(), heat_kind: self.placement.heat_kind(), ..self.own_page_info(owner) }
     }
 
-    /// What is kept on flash of a page of which the placement knows nothing; takes a sequence number.
+    /// The tag of a page of which the placement knows nothing. Takes the next sequence number.
     pub(crate) fn own_page_info(&mut self, owner: O) -> PageInfo {
         if !D::KEEPS_INFO {
             return PageInfo::default();
@@ -386,7 +387,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// A page of the host is dead without a successor.
+    /// Invalidates a page of the host that has no successor. The client no longer maps it.
     pub fn trim(&mut self, ppn: Ppn, now_us: u64) {
         self.set_time(now_us);
         self.counters.trims += 1;
@@ -443,7 +444,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(())
     }
 
-    /// What is kept on flash of a segment.
+    /// What the header of a segment says on flash.
     #[inline(always)]
     pub(crate) fn segment_info(&self, segment: SegmentId) -> SegmentInfo {
         let i = segment.index();
@@ -472,7 +473,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.segments.state[i] = State::Open;
         self.segments.opened_sequence[i] = self.openings;
         self.segments.in_use += 1;
-        // All data pages count as valid from the start; nothing is to be done when one is written.
+        // All data pages count as valid from the start, so that writing one changes no count.
         self.segments.valid[i] = self.segments.data_pages;
         let first = self.geometry.first_page(segment).0;
         let next = first + self.config.header_pages;
@@ -480,13 +481,13 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.valid.fill(next, end, true);
         self.selection.opened(&self.segments, segment);
         if self.keeps_pages {
-            // Nothing is known of pages not yet written.
+            // Entries of the segment's earlier pages must not be taken for those of pages not yet written.
             self.placement.clear(Ppn(first), self.geometry.pages_per_segment());
         }
         Ok(Head { segment, next, end })
     }
 
-    /// Seals an open segment; its summary goes behind the last page that was used.
+    /// Seals an open segment. Its summary is programmed after the last page that was used.
     pub(crate) fn seal(&mut self, head: Head) -> Result<(), LogError> {
         let i = head.segment.index();
         self.valid.fill(head.next, head.end, false);
@@ -501,7 +502,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(())
     }
 
-    /// Seals the stream's head if it is full and opens the next; the cleaner may fill that one too.
+    /// Seals the head of a stream while it is full and opens the next segment. Repeats, because the cleaner may fill
+    /// that one too.
     #[cold]
     #[inline(never)]
     fn make_room<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<(), LogError> {
@@ -518,7 +520,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                     return Err(self.no_space());
                 }
             }
-            // First take, then clean: the order moves the published results (spec sec. 5).
+            // The segment is opened before the cleaning: the published results depend on this order (spec sec. 5).
             if !self.heads[stream as usize].is_open() {
                 self.open(stream)?;
             }
@@ -535,7 +537,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         LogError::NoSpace { valid_pages: self.segments.total_valid, data_pages }
     }
 
-    /// What it has done since it was made or since [`Log::reset_counters`].
+    /// What the log has done since it was made or since [`Log::reset_counters`].
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -545,12 +547,12 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.counters = Counters::new(self.segments.data_pages);
     }
 
-    /// What it knows of every segment.
+    /// The state of every segment.
     pub fn segments(&self) -> &Segments {
         &self.segments
     }
 
-    /// How it uses its device.
+    /// The configuration of the log.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -560,7 +562,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         &*self.placement
     }
 
-    /// The placement policy, to be told what it cannot see.
+    /// The placement policy, to tell it of events of files.
     pub fn placement_mut(&mut self) -> &mut dyn Placer {
         &mut *self.placement
     }
@@ -575,32 +577,32 @@ impl<D: Store, O: Owner> Log<D, O> {
         &self.device
     }
 
-    /// The device, for reads that are no host reads.
+    /// The device, for reads that do not count as host reads.
     pub fn device_mut(&mut self) -> &mut D {
         &mut self.device
     }
 
-    /// Gives the device back.
+    /// Returns the device; what the log keeps in memory is dropped.
     pub fn into_device(self) -> D {
         self.device
     }
 
-    /// The clocks.
+    /// The present: time of the workload and host page writes so far.
     pub fn now(&self) -> Now {
         self.now
     }
 
-    /// Sequence number of the last program: pages programmed over the device's life.
+    /// Sequence number of the last program, which is the number of pages programmed over the device's life.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// Free segments.
+    /// Number of free segments.
     pub fn free_segments(&self) -> u32 {
         self.free.len() as u32
     }
 
-    /// Pages that can be programmed without an erase: in free segments and behind the heads.
+    /// Pages that can be programmed without an erase: those of free segments and the rest of the open ones.
     pub fn free_pages(&self) -> u64 {
         let open: u64 = self.heads.iter().map(|head| u64::from(head.end - head.next)).sum();
         open + self.free.len() as u64 * u64::from(self.segments.data_pages)
@@ -631,13 +633,13 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// Segments opened so far. Grows whenever a host write caused more than its own program.
+    /// Number of segments opened so far. It grows whenever a host write caused more than its own program.
     #[inline]
     pub fn openings(&self) -> u64 {
         self.openings
     }
 
-    /// Bytes of memory held per physical page, by capacity of every array.
+    /// Bytes of memory that the log holds for all physical pages, counted by the capacity of every array.
     pub fn memory_bytes(&self) -> u64 {
         let pages = self.owners.capacity() * size_of::<O>() + self.placement.memory_bytes();
         (pages + self.valid.memory_bytes()) as u64

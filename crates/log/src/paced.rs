@@ -1,5 +1,5 @@
-//! Writing when the power may fail at any moment: a page is invalidated once its successor is on flash, cleaning
-//! is spread over the writes, and one free segment is always kept for a half-copied victim.
+//! Writing on a device that may lose its power at any moment: a page is invalidated once its successor is on flash,
+//! cleaning is spread over the writes, and one free segment is always kept for a half-copied victim.
 
 use crate::log::{Client, Head, Log, LogError, Owner};
 use crate::{Content, Hint, Progress};
@@ -20,7 +20,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         data: &[u8],
         hint: Hint,
     ) -> Result<Ppn, LogError> {
-        // The host write itself is counted already and programmed now.
+        // The counters hold this host write already, although its page is programmed only now.
         self.programs_before_write = self.counters.programs().saturating_sub(1);
         let old = client.locate(owner);
         let stream = self.stream_of(owner, content, hint, old);
@@ -36,8 +36,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(to)
     }
 
-    /// The successor of an owner's page is on flash: the page, wherever the cleaner may have moved it, is
-    /// invalid.
+    /// Invalidates an owner's page after its successor was programmed. The cleaner may have moved the page meanwhile,
+    /// so the client is asked where it is.
     fn supersede<C: Client<O>>(&mut self, client: &C, owner: O) {
         match client.locate(owner) {
             Some(old) => self.invalidate::<false>(old),
@@ -45,7 +45,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// Programs a page in a stream; a segment that fails is condemned and the next one tried.
+    /// Programs a page in a stream. A segment whose program fails is closed and retired later, and the next one is
+    /// tried.
     fn program_in<C: Client<O>>(
         &mut self,
         client: &mut C,
@@ -57,7 +58,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             let mut stream = stream;
             if self.heads[stream as usize].is_full() {
                 stream = self.room_for_write(client, stream)?;
-                // The cleaner has programmed pages since.
+                // The cleaner may have programmed pages meanwhile, and sequence numbers must ascend.
                 if D::KEEPS_INFO {
                     self.seq += 1;
                     page.seq = self.seq;
@@ -69,21 +70,22 @@ impl<D: Store, O: Owner> Log<D, O> {
                     self.heads[stream as usize].next += 1;
                     return Ok(to);
                 }
-                Err(FlashError::ProgramFailed { .. }) => self.condemn_head(stream)?,
+                Err(FlashError::ProgramFailed { .. }) => self.retire_head(stream)?,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// The next page of a head failed to be programmed: its segment is closed, and retired once it is cleaned.
-    pub(crate) fn condemn_head(&mut self, stream: u8) -> Result<(), LogError> {
+    /// Closes the head whose next page could not be programmed: the segment is sealed, cleaned before any other, and
+    /// then retired.
+    pub(crate) fn retire_head(&mut self, stream: u8) -> Result<(), LogError> {
         let mut head = core::mem::replace(&mut self.heads[stream as usize], Head::CLOSED);
         self.valid.clear(Ppn(head.next));
         self.segments.valid[head.segment.index()] -= 1;
         head.next += 1;
         self.seal(head)?;
-        self.condemned.push(head.segment);
-        self.urgent.push_back(head.segment);
+        self.retire_queue.push(head.segment);
+        self.clean_first.push_back(head.segment);
         Ok(())
     }
 
@@ -100,19 +102,19 @@ impl<D: Store, O: Owner> Log<D, O> {
         &self.retired
     }
 
-    /// A stream with room for a host write: the one asked for, in a segment that is not the last free one; any of
-    /// the placement that is open if winning one now would take more work than the bound allows.
+    /// A stream with room for a host write: the one asked for, in a segment that is not the last free one; or any open
+    /// stream of the placement, if making room now would take more work than the bound on a write allows.
     #[cold]
     fn room_for_write<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<u8, LogError> {
         let left = self.victim.map_or(self.segments.data_pages, |victim| self.segments.valid[victim.index()]);
         if self.free.len() < 2
-            && left >= self.config.most_pages_per_write
+            && left >= self.config.max_pages_per_write
             && let Some(other) = self.open_stream_with_room()
         {
             self.counters.misplaced_writes += 1;
             return Ok(other);
         }
-        // The cleaner may open the stream itself, and fill it.
+        // The cleaner may open a segment for this stream itself, and fill it.
         while self.heads[stream as usize].is_full() {
             let head = core::mem::replace(&mut self.heads[stream as usize], Head::CLOSED);
             if head.is_open() {
@@ -135,37 +137,37 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(stream)
     }
 
-    /// The open stream of the placement with the most room, if one has any.
+    /// The open stream of the placement with the most room; `None` if none has room.
     fn open_stream_with_room(&self) -> Option<u8> {
         let room = |stream: &u8| self.heads[usize::from(*stream)].end - self.heads[usize::from(*stream)].next;
         (0..self.placement.streams()).max_by_key(room).filter(|stream| room(stream) > 0)
     }
 
-    /// Cleans as much as is due after a host write, within the bound on its work. Errors of a full device are
-    /// left to the write that needs the room.
+    /// Cleans as much as is due after a host write, within the bound on its work. A full device is no error here: the
+    /// write that needs the room will report it.
     #[inline(never)]
     fn keep_pace<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
         let free = self.free.len() as u32;
         self.is_cleaning = free < if self.is_cleaning { self.config.high_water } else { self.config.low_water };
         if self.is_cleaning || self.has_victim_at_hand() {
-            self.clean_some(client)?;
+            self.clean_in_step(client)?;
         }
         let work = self.counters.programs() - self.programs_before_write;
-        self.counters.most_pages_of_a_write = self.counters.most_pages_of_a_write.max(work);
+        self.counters.max_pages_of_a_write = self.counters.max_pages_of_a_write.max(work);
         Ok(())
     }
 
     fn has_victim_at_hand(&self) -> bool {
-        self.victim.is_some() || !self.urgent.is_empty() || self.unworn.is_some()
+        self.victim.is_some() || !self.clean_first.is_empty() || self.leveling_victim.is_some()
     }
 
-    /// Copies as many pages as keep the cleaning in step with the writes: the victim's valid pages per page that
-    /// it yields, and all that the bound allows when that would be too late.
-    fn clean_some<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
+    /// Copies enough pages to keep the cleaning in step with the writes: the victim's valid pages divided by the pages
+    /// that its cleaning gains, and as many as the bound allows when that would be too slow.
+    fn clean_in_step<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
         let work = self.counters.programs() - self.programs_before_write;
-        let bound = u64::from(self.config.most_pages_per_write).saturating_sub(work) as u32;
+        let bound = u64::from(self.config.max_pages_per_write).saturating_sub(work) as u32;
         let left = self.victim.map_or(self.segments.data_pages, |victim| self.segments.valid[victim.index()]);
-        // The next head to be full needs a free segment.
+        // The open segment that is full first will need a free segment.
         let open = self.heads[..usize::from(self.placement.streams())].iter().filter(|head| head.is_open());
         let writes = open.map(|head| head.end - head.next).min().unwrap_or(1).max(1);
         let due = match self.free.len() {
@@ -175,7 +177,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         };
         let budget = due.min(bound);
         match self.clean_step(client, budget) {
-            // What has no room now is left to the write that needs it.
+            // The write that needs the room will report it.
             Ok(_) | Err(LogError::NoSpace { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -228,15 +230,15 @@ impl<D: Store, O: Owner> Log<D, O> {
         result
     }
 
-    /// Writes a page of the client's own.
+    /// Writes a metadata page of the client.
     pub fn write_own<C: Client<O>>(&mut self, client: &mut C, owner: O, data: &[u8]) -> Result<(), LogError> {
         let page = self.own_page_info(owner);
         self.counters.metadata_pages += 1;
-        self.put_somewhere(client, owner, page, None, data)
+        self.program_anywhere(client, owner, page, None, data)
     }
 
-    /// Writes a valid page again, from memory, before anything else is done: after a power cut the page that was
-    /// programmed last may not stay readable.
+    /// Writes a valid page again, from memory. A mount does this before anything else, because the page that was
+    /// programmed last before a power cut may not stay readable.
     pub fn write_again<C: Client<O>>(
         &mut self,
         client: &mut C,
@@ -247,12 +249,12 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.seq += 1;
         self.counters.copies += 1;
         let owner = self.owners[ppn.index()];
-        self.put_somewhere(client, owner, PageInfo { seq: self.seq, ..page }, Some(ppn), data)
+        self.program_anywhere(client, owner, PageInfo { seq: self.seq, ..page }, Some(ppn), data)
     }
 
-    /// Programs a page in any stream that has room; the last free segment may be opened for it. `from` is where the
-    /// same page was before.
-    fn put_somewhere<C: Client<O>>(
+    /// Programs a page in any stream that has room, for which even the last free segment may be opened. `from` is where
+    /// the same page was before.
+    fn program_anywhere<C: Client<O>>(
         &mut self,
         client: &mut C,
         owner: O,
@@ -279,7 +281,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             match self.device.program(to, data, page) {
                 Ok(()) => {}
                 Err(FlashError::ProgramFailed { .. }) => {
-                    self.condemn_head(stream)?;
+                    self.retire_head(stream)?;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -317,7 +319,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             if self.heads[stream as usize].is_full() {
                 stream = self.room_for_write(client, stream)?;
             }
-            // Making room may have moved it.
+            // The cleaning may have moved it.
             if client.locate(owner) != Some(ppn) {
                 return Ok(());
             }
@@ -326,7 +328,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             match self.device.copy(ppn, to, owner.to_u64(), self.seq) {
                 Ok(_) => {}
                 Err(FlashError::ProgramFailed { .. }) => {
-                    self.condemn_head(stream)?;
+                    self.retire_head(stream)?;
                     continue;
                 }
                 Err(error) => return Err(error.into()),

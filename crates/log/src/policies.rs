@@ -1,8 +1,8 @@
 use alloc::boxed::Box;
 use margay_policy::{AllocatorSpec, PlacementSpec, Placer, Selection, SelectionSpec, Sizing};
 
-/// The policies of a log: which segment is cleaned, where a page goes. Values of the tables of `margay-policy`, or of
-/// one's own.
+/// The policies of a log: which segment is cleaned, where a page goes. They come from the tables of `margay-policy`, or
+/// are the caller's own.
 #[derive(Debug)]
 pub struct Policies {
     /// Which segment is the next victim.
@@ -12,7 +12,7 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Policies of the tables, for a device of the given numbers.
+    /// Policies of the tables, for a device of the given size.
     pub fn new(selection: SelectionSpec, placement: PlacementSpec, sizing: Sizing) -> Self {
         Self { selection: selection.build(sizing), placement: placement.build(sizing.exported_pages) }
     }

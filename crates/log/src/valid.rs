@@ -1,7 +1,7 @@
 use alloc::{vec, vec::Vec};
 use margay_flash::Ppn;
 
-/// One bit per physical page.
+/// One bit per physical page, set if the page is valid. A *part* is the bits of one 64-bit word from a given page on.
 #[derive(Debug)]
 pub(crate) struct ValidBits(Vec<u64>);
 
@@ -40,20 +40,20 @@ impl ValidBits {
         }
     }
 
-    /// The pages from `first` to the end of its word, but before `end`: bit 0 is `first`.
+    /// The bits of the pages from `first` to the end of its word or to `end`, whichever comes first. Bit 0 is `first`.
     #[inline]
     pub fn part(&self, first: u32, end: u32) -> u64 {
         let count = (64 - first % 64).min(end - first);
         (self.0[first as usize / 64] >> (first % 64)) & (u64::MAX >> (64 - count))
     }
 
-    /// Clears pages of a part that starts at `first`.
+    /// Clears the pages that `bits` marks in the part that starts at `first`.
     #[inline]
     pub fn clear_part(&mut self, first: u32, bits: u64) {
         self.0[first as usize / 64] &= !(bits << (first % 64));
     }
 
-    /// Where the part behind the one that starts at `first` starts.
+    /// The first page of the word after the one that holds `first`.
     #[inline]
     pub const fn next_part(first: u32) -> u32 {
         (first / 64 + 1) * 64

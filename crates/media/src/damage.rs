@@ -1,7 +1,7 @@
 use crate::{Meter, RamFlash, Strict};
 use margay_flash::{Flash, Ppn};
 
-/// A device whose bytes can be changed behind its back, by tests and by the layers that fail on purpose.
+/// A device whose bytes tests and fault layers can change without an operation of the device.
 pub trait Damage: Flash {
     /// The bytes of one page with its spare area.
     fn page_bytes_mut(&mut self, ppn: Ppn) -> &mut [u8];

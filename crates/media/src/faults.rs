@@ -27,10 +27,10 @@ pub struct Faults<F> {
     failing_reads: HashMap<u64, ReadFault>,
     /// Segments that have failed.
     bad: HashSet<u32>,
-    /// Erases that a segment stands; 0 for any number.
+    /// Erases that a segment endures; 0 for any number.
     endurance: u32,
     erase_counts: HashMap<u32, u32>,
-    /// Flipped bits by page, and how many the ECC corrects.
+    /// Number of flipped bits, by page.
     flips: HashMap<u32, u32>,
     ecc_bits: u32,
 }
@@ -54,12 +54,12 @@ impl<F: Flash> Faults<F> {
         }
     }
 
-    /// The program number `from now`, counted from 0, fails, and its segment with it.
+    /// Makes the program number `from_now` from now, counted from 0, fail. Its segment stays bad.
     pub fn fail_program(&mut self, from_now: u64) {
         self.failing_programs.insert(self.programs + from_now);
     }
 
-    /// The erase number `from now`, counted from 0, fails, and its segment with it.
+    /// Makes the erase number `from_now` from now, counted from 0, fail. Its segment stays bad.
     pub fn fail_erase(&mut self, from_now: u64) {
         self.failing_erases.insert(self.erases + from_now);
     }
@@ -75,12 +75,12 @@ impl<F: Flash> Faults<F> {
         self.endurance = erases;
     }
 
-    /// A page loses bits until it is erased.
+    /// Gives a page `bits` bit errors until it is erased.
     pub fn flip_bits(&mut self, ppn: Ppn, bits: u32) {
         self.flips.insert(ppn.0, bits);
     }
 
-    /// Segments that have failed.
+    /// Number of segments that have failed.
     pub fn bad_segments(&self) -> usize {
         self.bad.len()
     }

@@ -17,7 +17,7 @@ const HEADER_BYTES: u64 = 4096;
 pub struct ImageFlash {
     file: File,
     geometry: Geometry,
-    /// Whether flushes and erases wait for the disk below.
+    /// Whether [`Flash::sync`] waits until the host's disk has the data.
     is_synced: bool,
     dirty: bool,
     buffer: Vec<u8>,
@@ -26,11 +26,11 @@ pub struct ImageFlash {
 /// Why a file is not an image.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// It cannot be opened, read or written.
+    /// The file cannot be opened, read or written.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is something else.
-    #[error("it is no flash image: it does not start with the mark of one")]
+    /// The file is something else.
+    #[error("it is not a flash image: the mark at its start is missing")]
     NotAnImage,
     /// Another process uses it.
     #[error("another process uses it")]
@@ -49,7 +49,7 @@ fn invert(bytes: &mut [u8]) {
 }
 
 impl ImageFlash {
-    /// Creates an erased device; the file must not exist.
+    /// Creates an erased device in a new file. Fails if the file exists.
     pub fn create(path: &Path, geometry: Geometry) -> Result<Self, ImageError> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         lock(&file)?;
@@ -65,7 +65,7 @@ impl ImageFlash {
         Ok(Self::with(file, geometry))
     }
 
-    /// Opens a device. With `read_only` the file is opened for reading.
+    /// Opens a device and locks its file. With `read_only` the file is opened for reading only.
     pub fn open(path: &Path, read_only: bool) -> Result<Self, ImageError> {
         let file = OpenOptions::new().read(true).write(!read_only).open(path)?;
         lock(&file)?;
@@ -95,8 +95,8 @@ impl ImageFlash {
         Self { file, geometry, is_synced: true, dirty: false, buffer: vec![0; stride] }
     }
 
-    /// Without waiting for the disk below, data that was acknowledged may be lost when the host loses its power,
-    /// though not when the process is killed.
+    /// The same device with a [`Flash::sync`] that does not wait for the host's disk. Data that was synced may then be
+    /// lost when the host loses its power, though not when the process is killed.
     #[must_use]
     pub fn without_sync(mut self) -> Self {
         self.is_synced = false;

@@ -1,9 +1,9 @@
 //! Flash devices and stackable layers over them.
 //!
-//! Devices: [`NullFlash`] has no payload and serves measurement, [`RamFlash`] is in memory, [`ImageFlash`] in a
-//! file. Layers: [`Strict`] enforces the contract of [`margay_flash::Flash`], [`Meter`] counts operations,
-//! [`Recorder`] lists them, [`Faults`] has segments that go bad and pages that lose bits, [`PowerCut`] cuts the
-//! power. Faults are layers, never branches in a device or in the engine.
+//! Devices: [`NullFlash`] has no payload and serves measurement, [`RamFlash`] is in memory, [`ImageFlash`] in a file.
+//! Layers: [`Strict`] enforces the contract of [`margay_flash::Flash`], [`Meter`] counts operations, [`Recorder`] lists
+//! them, [`Faults`] makes programs and erases fail and gives pages bit errors, [`PowerCut`] cuts the power. Faults are
+//! layers, never branches in a device or in the engine.
 
 mod damage;
 mod faults;

@@ -1,6 +1,6 @@
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 
-/// Operations that a device was asked for.
+/// Numbers of operations that a device was asked for, and of bytes they moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operations {
     /// Pages read, or their spare areas alone.
@@ -32,12 +32,12 @@ impl<F> Meter<F> {
         Self { device, operations: Operations::default() }
     }
 
-    /// What was counted.
+    /// The counts so far.
     pub const fn operations(&self) -> Operations {
         self.operations
     }
 
-    /// The device below, to damage it in tests.
+    /// The device below, which tests change to damage it.
     pub fn inner_mut(&mut self) -> &mut F {
         &mut self.device
     }

@@ -2,26 +2,26 @@ use crate::Damage;
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use std::collections::{HashMap, HashSet};
 
-/// What a power cut leaves of the operation that it interrupts.
+/// What a power cut leaves of the operation that it interrupts: the models of torn pages and segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Torn {
     /// Nothing was done.
     Nothing,
-    /// A program has written the first half of the data (of a part: of its bytes), an erase has erased the first
-    /// half of the segment.
+    /// A program has written the first half of the page (of a part: of its bytes). An erase has erased the first half
+    /// of the segment.
     Half,
-    /// A program has left a page that cannot be read. An erase is done like [`Torn::Weak`].
+    /// A program has left a page that cannot be read. An erase is treated as with [`Torn::Weak`].
     Unreadable,
-    /// A program is whole, but the page can be read only so many times; an erase is whole, but what is programmed
+    /// A program is complete, but the page can be read only a few times. An erase is complete, but pages programmed
     /// after it cannot be read unless the segment is erased again.
     Weak {
-        /// Reads until it cannot be read any more.
+        /// Number of successful reads before the page becomes unreadable.
         reads: u32,
     },
 }
 
 impl Torn {
-    /// All models.
+    /// All models, for campaigns that try each of them.
     pub const ALL: [Self; 6] = [
         Self::Nothing,
         Self::Half,
@@ -32,7 +32,7 @@ impl Torn {
     ];
 }
 
-/// Bytes that may become again what they were (NOR).
+/// Bytes of an interrupted program that may revert to their old values (NOR).
 #[derive(Clone, Debug)]
 struct WeakPart {
     ppn: Ppn,
@@ -41,23 +41,24 @@ struct WeakPart {
     reads: u32,
 }
 
-/// A layer that cuts the power at a chosen program or erase.
+/// A layer that cuts the power at a chosen program or erase. From then on every operation fails with
+/// [`FlashError::PowerLost`] until [`PowerCut::power_on`].
 #[derive(Clone, Debug)]
 pub struct PowerCut<F> {
     device: F,
-    /// Programs and erases so far.
+    /// Programs and erases since the power was switched on.
     operations: u64,
     cut: Option<(u64, Torn)>,
     is_off: bool,
-    /// Reads left of weak pages; 0 for those that cannot be read.
+    /// Reads left of weak pages; 0 for pages that cannot be read.
     weak: HashMap<u32, u32>,
     weak_parts: Vec<WeakPart>,
-    /// Segments whose last erase may not hold.
+    /// Segments whose last erase was interrupted, so that pages programmed after it are unreadable.
     unstable: HashSet<u32>,
 }
 
 impl<F: Damage> PowerCut<F> {
-    /// Power that lasts.
+    /// A device whose power stays on until [`PowerCut::cut_at`].
     pub fn new(device: F) -> Self {
         Self {
             device,
@@ -70,7 +71,7 @@ impl<F: Damage> PowerCut<F> {
         }
     }
 
-    /// Programs and erases since the power was switched on; the one that was cut counts.
+    /// Programs and erases since the device was made or the power was last switched on, the interrupted one included.
     pub fn operations(&self) -> u64 {
         self.operations
     }
@@ -80,12 +81,12 @@ impl<F: Damage> PowerCut<F> {
         self.is_off
     }
 
-    /// Cuts the power at the program or erase number `operation` from now, counted from 0.
+    /// Cuts the power during the program or erase number `operation` from now, counted from 0.
     pub fn cut_at(&mut self, operation: u64, torn: Torn) {
         self.cut = Some((self.operations + operation, torn));
     }
 
-    /// Switches the power on, for good.
+    /// Switches the power on again; it stays on.
     pub fn power_on(&mut self) {
         self.cut = None;
         self.is_off = false;
@@ -183,7 +184,7 @@ impl<F: Damage> Flash for PowerCut<F> {
             self.weak_parts.retain(|part| !(first..first + pages).contains(&part.ppn.0));
             return Ok(());
         };
-        // The layers below do not see an erase that is not whole.
+        // The layers below do not see an erase that was not completed.
         let erased = match torn {
             Torn::Nothing => 0,
             Torn::Half => pages / 2,
@@ -230,7 +231,7 @@ impl<F: Damage> Flash for PowerCut<F> {
             Some(Torn::Nothing) => {}
             Some(Torn::Half) => self.device.program_part(ppn, offset_bytes, &bytes[..bytes.len() / 2])?,
             Some(Torn::Unreadable) => {
-                // NOR has no ECC: the cells are somewhere between.
+                // NOR has no ECC: interrupted cells hold values between old and new.
                 let torn: Vec<u8> = bytes.iter().enumerate().map(|(i, byte)| byte | 0x11 << (i % 4)).collect();
                 self.device.program_part(ppn, offset_bytes, &torn)?;
             }

@@ -1,10 +1,11 @@
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 
-/// A device in memory. Erased bytes read as `0xFF`.
+/// A device in memory. Erased bytes read as `0xFF`. Addresses and buffers are checked; the order of programs is not
+/// ([`crate::Strict`] does that).
 #[derive(Clone, Debug)]
 pub struct RamFlash {
     geometry: Geometry,
-    /// Page by page, each with its spare area behind it.
+    /// Page by page, each followed by its spare area.
     bytes: Vec<u8>,
 }
 
@@ -20,14 +21,14 @@ impl RamFlash {
         (self.geometry.page_bytes() + self.geometry.spare_bytes()) as usize
     }
 
-    /// A page and its spare area, after checking address and buffers.
+    /// A page and its spare area, after a check of the address and of the lengths of the buffers.
     fn page(&mut self, ppn: Ppn, data: usize, spare: usize) -> Result<(&mut [u8], &mut [u8]), FlashError> {
         check_page(&self.geometry, ppn, data, spare)?;
         let stride = self.stride();
         Ok(self.bytes[ppn.index() * stride..][..stride].split_at_mut(self.geometry.page_bytes() as usize))
     }
 
-    /// The bytes of one page with its spare area, to damage them in tests.
+    /// The bytes of one page and its spare area, which tests change to damage them.
     pub fn page_bytes_mut(&mut self, ppn: Ppn) -> &mut [u8] {
         let stride = self.stride();
         &mut self.bytes[ppn.index() * stride..][..stride]
@@ -40,7 +41,7 @@ impl RamFlash {
     }
 }
 
-/// Whether a page operation has a page and buffers that exist.
+/// Checks that a page exists and that the buffers fit it.
 pub(crate) fn check_page(geometry: &Geometry, ppn: Ppn, data: usize, spare: usize) -> Result<(), FlashError> {
     if ppn.0 >= geometry.pages() {
         return Err(FlashError::PageOutOfRange { ppn, pages: geometry.pages() });
@@ -55,7 +56,7 @@ pub(crate) fn check_page(geometry: &Geometry, ppn: Ppn, data: usize, spare: usiz
     Ok(())
 }
 
-/// Whether a part operation lies in a page of a byte-programmable device.
+/// Checks that a part lies within a page of a byte-programmable device.
 pub(crate) fn check_part(geometry: &Geometry, ppn: Ppn, offset_bytes: u32, len: usize) -> Result<(), FlashError> {
     if !geometry.is_byte_programmable() {
         return Err(FlashError::Unsupported);
@@ -98,7 +99,7 @@ impl Flash for RamFlash {
         }
         let (first, stride) = (self.geometry.first_page(segment).index(), self.stride());
         let len = self.geometry.pages_per_segment() as usize * stride;
-        // In pieces: one long fill becomes a string instruction, which callgrind counts once per byte.
+        // A single long fill would become a string instruction, which callgrind counts once per byte.
         self.bytes[first * stride..][..len].chunks_mut(1024).for_each(|piece| piece.fill(0xFF));
         Ok(())
     }

@@ -17,17 +17,17 @@ pub struct Recorder<F> {
 }
 
 impl<F> Recorder<F> {
-    /// Records from now on.
+    /// Records every operation on `device` from now on.
     pub const fn new(device: F) -> Self {
         Self { device, operations: Vec::new() }
     }
 
-    /// What was recorded.
+    /// The programs and erases recorded so far, in order.
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }
 
-    /// Forgets what was recorded.
+    /// Clears the record.
     pub fn clear(&mut self) {
         self.operations.clear();
     }

@@ -11,7 +11,7 @@ pub struct Strict<F> {
 }
 
 impl<F: Flash> Strict<F> {
-    /// Watches a device whose segments are all erased.
+    /// Wraps a device whose segments are all erased.
     pub fn new(device: F) -> Self {
         let next = vec![0; device.geometry().segments() as usize];
         Self { device, next }

@@ -3,7 +3,7 @@
 use crate::spec::{Args, Parameter};
 use core::fmt;
 
-/// The present, on both clocks.
+/// The present time, on both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// Time of the workload, in microseconds.
@@ -13,7 +13,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// The reading of one clock.
+    /// The present time on one clock.
     #[inline]
     pub const fn on(self, clock: Clock) -> u64 {
         match clock {
@@ -23,7 +23,7 @@ impl Now {
     }
 }
 
-/// What ages are counted in.
+/// The clock that ages are measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// Microseconds of the workload's time.
@@ -45,7 +45,7 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// How it is written, for messages.
+    /// The forms in which a span is written, for messages.
     pub(crate) const FORMS: &'static str =
         "a positive span: 1000s, 20ms, 5us (time), 40w (host page writes), 0.5d (device writes)";
 
@@ -63,7 +63,7 @@ impl Scale {
         }
     }
 
-    /// The clock, and the span on it, for a device that exports `exported_pages` pages.
+    /// The clock that the span is on, and its length there, for a device that exports `exported_pages` pages.
     pub fn resolve(self, exported_pages: u32) -> (Clock, f64) {
         match self {
             Self::Us(us) => (Clock::Time, us),
@@ -103,13 +103,13 @@ impl Shape {
     pub const NAMES: &'static [&'static str] = &["log", "linear", "sqrt"];
 }
 
-/// 1000 s of the FMS study's clock in writes of its data set (40.6 of 5245 pages).
+/// 1000 s of the FMS study's clock, as a multiple of its data set: 40.6 writes of 5245 pages.
 const AGE_SCALE: Scale = Scale::DeviceWrites(0.00775);
 
-/// The parameters of the age transformation, for a row; read by [`AgeFunction::from_args`].
+/// The first parameter of the age transformation for a row; [`AgeFunction::from_args`] reads it.
 pub(crate) const SHAPE: Parameter =
     Parameter::choice("shape", Shape::NAMES, "shape of the age transformation").always_printed();
-/// See [`SHAPE`].
+/// The second parameter of the age transformation for a row.
 pub(crate) const AGE: Parameter = Parameter::scale(
     "scale",
     AGE_SCALE,
@@ -129,23 +129,23 @@ pub struct AgeFunction {
 }
 
 impl AgeFunction {
-    /// f for a device that exports `exported_pages` pages.
+    /// The transformation for a device that exports `exported_pages` pages.
     pub fn new(shape: Shape, scale: Scale, exported_pages: u32) -> Self {
         let (clock, scale) = scale.resolve(exported_pages);
         Self { clock, shape, scale }
     }
 
-    /// f with the parameters [`SHAPE`] and [`AGE`] of a row.
+    /// The transformation with the parameters [`SHAPE`] and [`AGE`] of a row.
     pub(crate) fn from_args(args: &Args, exported_pages: u32) -> Self {
         Self::new(args.choice("shape", &Shape::ALL), args.scale("scale"), exported_pages)
     }
 
-    /// f(age), age in units of the clock.
+    /// f(age), with the age in units of [`AgeFunction::clock`].
     #[inline]
     pub fn of(&self, age: u64) -> f64 {
         let ratio = age as f64 / self.scale;
         match self.shape {
-            // libm and not the platform: the same digits on every machine.
+            // libm instead of the platform's functions gives the same digits on every machine.
             Shape::Log => libm::log(1.0 + ratio),
             Shape::Linear => ratio,
             Shape::Sqrt => libm::sqrt(ratio),

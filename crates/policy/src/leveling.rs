@@ -33,7 +33,7 @@ static LEVELINGS: &[Row<LevelingBuild>] = &[
     },
 ];
 
-/// How a leveling policy is built, for a device of so many segments; `None` if it never does anything.
+/// How a leveling policy is built for a device with this number of segments; `None` if it never does anything.
 pub type LevelingBuild = fn(&Args, u32) -> Option<Box<dyn Leveling>>;
 
 /// The table of leveling policies.
@@ -49,23 +49,23 @@ impl Kind for LevelingKind {
     }
 }
 
-/// A leveling policy with its parameters; by default none.
+/// A leveling policy with its parameters. The default is no leveling.
 pub type LevelingSpec = Spec<LevelingKind>;
 
 impl LevelingSpec {
-    /// The policy at work, for a device of `segments` segments; `None` if it never does anything.
+    /// Builds the policy for a device of `segments` segments; `None` if it never does anything.
     pub fn build(&self, segments: u32) -> Option<Box<dyn Leveling>> {
         (self.row().build)(&self.args(), segments)
     }
 }
 
-/// What the engine shall do after an erase.
+/// What the engine is to do after an erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LevelAction {
     /// Nothing.
     Rest,
-    /// Move the valid pages of a little-worn sealed segment to the most-worn free segment and erase it, so that
-    /// the data that kept it unworn rests on worn flash.
+    /// Move the valid pages of this sealed segment, which is little worn, to the most-worn free segment and erase it:
+    /// data that is hardly ever rewritten then rests on worn flash.
     Relocate(SegmentId),
     /// Exchange the data of the most-worn and the least-worn sealed segments.
     Swap {
@@ -91,25 +91,25 @@ pub trait Leveling: fmt::Debug + Send {
 /// Sealed segments by erase count. O(log segments) per sealing and cleaning.
 #[derive(Clone, Debug)]
 struct Worn {
-    fewest: MinTree,
-    /// By the complement of the erase count.
-    most: MinTree,
+    least_worn: MinTree,
+    /// Keys are complements of the erase counts.
+    most_worn: MinTree,
 }
 
 impl Worn {
     fn new(segments: u32) -> Self {
-        Self { fewest: MinTree::new(segments as usize), most: MinTree::new(segments as usize) }
+        Self { least_worn: MinTree::new(segments as usize), most_worn: MinTree::new(segments as usize) }
     }
 
     fn insert(&mut self, segments: &Segments, segment: SegmentId) {
         let erases = segments.erases[segment.index()];
-        self.fewest.set(segment.index(), erases);
-        self.most.set(segment.index(), u32::MAX - 1 - erases);
+        self.least_worn.set(segment.index(), erases);
+        self.most_worn.set(segment.index(), u32::MAX - 1 - erases);
     }
 
     fn remove(&mut self, segment: SegmentId) {
-        self.fewest.set(segment.index(), u32::MAX);
-        self.most.set(segment.index(), u32::MAX);
+        self.least_worn.set(segment.index(), u32::MAX);
+        self.most_worn.set(segment.index(), u32::MAX);
     }
 }
 
@@ -131,7 +131,7 @@ impl Leveling for Threshold {
     }
 
     fn after_erase(&mut self, segments: &Segments) -> LevelAction {
-        match self.worn.fewest.first() {
+        match self.worn.least_worn.first() {
             Some(at) if segments.max_erases - segments.erases[at] > self.spread => {
                 LevelAction::Relocate(SegmentId(at as u32))
             }
@@ -182,7 +182,7 @@ impl Leveling for Swap {
             return LevelAction::Rest;
         }
         self.wake(segments);
-        let (Some(fresh), Some(worn)) = (self.worn.fewest.first(), self.worn.most.first()) else {
+        let (Some(fresh), Some(worn)) = (self.worn.least_worn.first(), self.worn.most_worn.first()) else {
             return LevelAction::Rest;
         };
         if segments.erases[worn] <= segments.erases[fresh] + 1 {

@@ -1,10 +1,10 @@
 //! Cleaning policies: which segment is the victim ([`selection`]), where a page goes ([`placement`], and [`allocator`]
 //! for file systems), how wear is spread ([`leveling`]).
 //!
-//! A policy answers over a read-only view of the segments and the engine acts. It reads no clock but the
-//! [`Now`] passed in and no generator but the one it was seeded with. Policies are values: each table of rows
-//! ([`spec::Row`]) yields the names, the parser, the printer, the help, the documents and the tests of its policies, so
-//! that a new one is one file and one row.
+//! A policy decides from a read-only view of the segments, and the engine carries the decision out. Its only clock is
+//! the [`Now`] passed in, its only source of randomness the generator it was seeded with. Policies are values: each
+//! table of rows ([`spec::Row`]) yields the names, the parser, the printer, the help, the documents and the tests of
+//! its policies, so that a new one is one file and one row.
 #![no_std]
 extern crate alloc;
 

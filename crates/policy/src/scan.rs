@@ -1,12 +1,12 @@
-//! Every selection policy whose answer depends on the segments alone, as a full scan: what the fast indexes are proved
-//! equal to.
+//! Every selection policy whose answer depends on the segments alone, as a full scan. Tests prove that the fast indexes
+//! give the same answers.
 
 use crate::age::Now;
 use crate::segments::{Segments, Sizing};
 use crate::selection::{ScanKey, Selection, SelectionSpec};
 use margay_flash::SegmentId;
 
-/// A [`Selection`] that scans all segments at every selection: the candidate with the smallest key.
+/// A [`Selection`] that scans all segments at every selection and answers the candidate with the smallest key.
 #[derive(Clone, Debug)]
 pub struct Scan {
     spec: SelectionSpec,

@@ -2,7 +2,7 @@ use crate::age::{Clock, Now};
 use alloc::{vec, vec::Vec};
 use margay_flash::SegmentId;
 
-/// What a segment is doing.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -10,7 +10,7 @@ pub enum State {
     Free,
     /// Being filled.
     Open,
-    /// Full, and not yet chosen.
+    /// Full, and not chosen as victim yet.
     Sealed,
     /// Being cleaned.
     Victim,
@@ -20,58 +20,60 @@ pub enum State {
     Bad,
 }
 
-/// The numbers a policy is built for.
+/// The size of the device that a policy is built for, and its seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizing {
     /// Segments of the device, reserved ones included.
     pub segments: u32,
     /// Data pages in a segment.
     pub data_pages: u32,
-    /// Pages the device exports.
+    /// Pages that the device exports.
     pub exported_pages: u32,
     /// Seed of the policy's own random choices.
     pub seed: u64,
 }
 
-/// What the engine knows of every segment, one array per quantity, indexed by segment number.
+/// The engine's account of every segment: one array per quantity, indexed by segment number.
 ///
 /// The engine writes it; policies read it.
 #[derive(Clone, Debug)]
 pub struct Segments {
     /// Data pages in a segment.
     pub data_pages: u32,
-    /// Valid pages; of an open segment also those not yet written.
+    /// Number of valid pages. In an open segment, pages not yet written count as valid.
     pub valid: Vec<u32>,
     /// Erases so far.
     pub erases: Vec<u32>,
     /// What the segment is doing.
     pub state: Vec<State>,
-    /// The stream it was opened for.
+    /// The stream that it was last opened for.
     pub stream: Vec<u8>,
-    /// Time it was opened, in microseconds.
+    /// Time of the workload when it was opened, in microseconds.
     pub opened_us: Vec<u64>,
     /// Host page writes when it was opened.
     pub opened_writes: Vec<u64>,
-    /// Number of the opening, ascending over the device's life.
+    /// Number of its opening, ascending over all openings.
     pub opened_sequence: Vec<u64>,
-    /// Time a page of it was last invalidated; kept only for policies that ask for it.
+    /// Time of the workload when a page of it was last invalidated, in microseconds; kept only for policies that ask
+    /// for it.
     pub invalidated_us: Vec<u64>,
     /// Host page writes when a page of it was last invalidated; kept only for policies that ask for it.
     pub invalidated_writes: Vec<u64>,
     /// Number of that invalidation, ascending; kept only for policies that ask for it.
     pub invalidated_sequence: Vec<u64>,
-    /// Valid pages of the device.
+    /// Number of valid pages of the device.
     pub total_valid: u64,
     /// Segments that are neither free nor reserved.
     pub in_use: u32,
     /// The largest erase count of the device.
     pub max_erases: u32,
-    /// Erases of the device.
+    /// Number of erases of all segments together.
     pub total_erases: u64,
 }
 
 impl Segments {
-    /// All segments free. With `invalidations`, room for the time of the last invalidation.
+    /// An account in which all segments are free. With `invalidations` it has room for the time of the last
+    /// invalidation.
     pub fn new(segments: u32, data_pages: u32, invalidations: bool) -> Self {
         let n = segments as usize;
         let m = if invalidations { n } else { 0 };
@@ -99,7 +101,7 @@ impl Segments {
         self.valid.len() as u32
     }
 
-    /// Whether there are none.
+    /// Whether the device has no segments.
     pub fn is_empty(&self) -> bool {
         self.valid.is_empty()
     }

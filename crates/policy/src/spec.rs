@@ -8,7 +8,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
-/// A policy's text that cannot be understood. The message names what is wrong and what would be right.
+/// Why a policy's text cannot be parsed. The message says what is wrong and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError(String);
 
@@ -17,7 +17,7 @@ impl SpecError {
         Self(format!("{key}={value}: expected {wanted}"))
     }
 
-    /// A name that is not among the known ones.
+    /// The error for a `name` that is not among the known ones; `what` says what is named.
     pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Self {
         Self(format!("unknown {what} '{name}'; the known ones are {}", known.collect::<Vec<_>>().join(", ")))
     }
@@ -34,19 +34,19 @@ impl core::error::Error for SpecError {}
 /// The value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// One of the parameter's names, by its number.
+    /// The number of one of the parameter's names.
     Choice(u8),
     /// A whole number.
     Number(u32),
-    /// A share, over 0 and at most 1.
+    /// A share: greater than 0, at most 1.
     Share(f64),
     /// A span of time or of writes.
     Scale(Scale),
-    /// The place of a parameter that the policy does not have.
+    /// Fills the place of a parameter that the policy does not have.
     Absent,
 }
 
-/// What a parameter may be, with its default.
+/// The values that a parameter may have, with its default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParameterKind {
     /// One of these names; the first is the default.
@@ -60,7 +60,7 @@ pub enum ParameterKind {
         /// The largest.
         max: u32,
     },
-    /// A share, over 0 and at most 1.
+    /// A share: greater than 0, at most 1.
     Share {
         /// The default.
         default: f64,
@@ -117,13 +117,13 @@ impl ParameterKind {
 /// A parameter of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameter {
-    /// The key to write.
+    /// The key that is written before `=`.
     pub key: &'static str,
-    /// What it may be.
+    /// The values it may have, and its default.
     pub kind: ParameterKind,
     /// What it means.
     pub help: &'static str,
-    /// It is printed only if it is not the default.
+    /// Whether it is printed only if its value is not the default.
     pub brief: bool,
 }
 
@@ -139,7 +139,7 @@ impl Parameter {
         Self { key, kind, help, brief: false }
     }
 
-    /// A share, over 0 and at most 1.
+    /// A share: greater than 0, at most 1.
     pub const fn share(key: &'static str, default: f64, help: &'static str) -> Self {
         Self { key, kind: ParameterKind::Share { default }, help, brief: false }
     }
@@ -154,7 +154,7 @@ impl Parameter {
         Self { brief: false, ..self }
     }
 
-    /// What a person wants to know of it: its values, the default, its meaning.
+    /// Its values, its default and its meaning, for help and documents.
     pub fn describe(&self) -> String {
         match &self.kind {
             ParameterKind::Choice([first, rest @ ..]) => {
@@ -166,13 +166,13 @@ impl Parameter {
     }
 }
 
-/// Parameters of a policy at most.
+/// The greatest number of parameters of a policy.
 const MAX_PARAMETERS: usize = 4;
 
 type Values = [Value; MAX_PARAMETERS];
 
 /// The parameters that a policy is built with. Asking for a parameter that the row does not declare, or as another
-/// type, is an error of the row and panics; the tests build every row.
+/// type, is an error of the row and panics; tests build every row.
 #[derive(Clone, Copy, Debug)]
 pub struct Args {
     parameters: &'static [Parameter],
@@ -210,10 +210,10 @@ impl Args {
     }
 }
 
-/// A policy in its table.
+/// A policy, as a row of its table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<B: 'static> {
-    /// The name to write.
+    /// The name by which it is chosen.
     pub name: &'static str,
     /// What it does, in a sentence.
     pub summary: &'static str,
@@ -221,7 +221,7 @@ pub struct Row<B: 'static> {
     pub parameters: &'static [Parameter],
     /// Where it comes from; empty if it needs no source.
     pub source: &'static str,
-    /// How it is built.
+    /// How the policy is built from its parameters.
     pub build: B,
 }
 
@@ -238,16 +238,17 @@ pub fn find_row<'a, B>(what: &str, rows: &'a [Row<B>], text: &str) -> Result<&'a
 
 /// What a table lists.
 pub trait Kind: 'static {
-    /// The name of one entry in messages.
+    /// What messages call an entry of the table.
     const WHAT: &'static str;
     /// How an entry is built.
     type Build: Copy + 'static;
 
-    /// The rows of the table. A name that two rows have means the first.
+    /// The rows of the table. Where two rows have the same name, it means the first.
     fn rows() -> impl Iterator<Item = &'static Row<Self::Build>> + Clone;
 }
 
-/// A policy of a table with its parameters: a value that is read from text and prints as text that reads as the same.
+/// A policy of a table with its parameters. It is parsed from text, and prints as text that is parsed to the same
+/// value.
 pub struct Spec<K: Kind> {
     row: &'static Row<K::Build>,
     values: Values,
@@ -267,7 +268,7 @@ impl<K: Kind> Spec<K> {
         K::rows().map(Self::of)
     }
 
-    /// The entry of a text that is known to be right.
+    /// The policy of a text that is known to be right, such as one in a program.
     ///
     /// # Panics
     /// If it is not.

@@ -1,24 +1,24 @@
-//! Every program and erase of a script as the moment of a power cut, in every way, and every one of the recovery as
-//! the moment of a second.
+//! Cuts the power at every program and erase of a script, in every way that [`Torn`] models, and cuts it a second time
+//! at every program and erase of the recovery.
 
 use crate::Tally;
 use margay_media::{PowerCut, RamFlash, Strict, Torn};
 
-/// A campaign with more failures than this is given up.
-const MOST_FAILURES: usize = 1000;
+/// A campaign ends early once it has seen more failures than this.
+const MAX_FAILURES: usize = 1000;
 
 /// The device of a trial.
 pub(crate) type Device = PowerCut<Strict<RamFlash>>;
 
-/// What survives a power cut, and what must.
-pub(crate) trait Subject {
-    /// What is known of what the device may hold.
+/// A store that is tried: how it is used, how it is mounted again after a power cut, and what must be on it then.
+pub(crate) trait TrialTarget {
+    /// The contents that the device may hold after a cut.
     type Oracle: Clone;
 
-    /// Which one it is.
+    /// A name for messages.
     fn name(&self) -> String;
 
-    /// A device that was used and stopped, cleanly or not.
+    /// A device that was used, and then stopped cleanly or left as after a kill, with the contents it may hold.
     fn base(&self, clean: bool) -> (Device, Self::Oracle);
 
     /// Mounts, runs the script and stops. False if the power was lost meanwhile.
@@ -27,12 +27,12 @@ pub(crate) trait Subject {
     /// Mounts. False if the power was lost meanwhile.
     fn mount(&self, device: &mut Device) -> Result<bool, String>;
 
-    /// Mounts, compares, goes on with more of the same, and compares after that and after another mount.
+    /// Mounts, compares with the oracle, goes on with more operations, and compares after them and after another mount.
     fn recover(&self, device: Device, oracle: Self::Oracle) -> Result<(), String>;
 }
 
-/// Which cuts are tried: every `stride`-th operation of the script from `seed` on, and for every `second_stride`-th
-/// of these every operation of the recovery.
+/// Which cuts are tried: every `stride`-th operation of the script, starting at `seed` modulo `stride`; after every
+/// `second_stride`-th of these cuts also every operation of the recovery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cuts {
     pub seed: u64,
@@ -40,17 +40,17 @@ pub(crate) struct Cuts {
     pub second_stride: u64,
 }
 
-pub(crate) fn enumerate<S: Subject>(subject: &S, cuts: Cuts) -> Tally {
+pub(crate) fn enumerate<S: TrialTarget>(target: &S, cuts: Cuts) -> Tally {
     let mut tally = Tally::default();
     for clean in [false, true] {
-        let base = subject.base(clean);
+        let base = target.base(clean);
         let mut at = if cuts.stride > 1 { cuts.seed % cuts.stride } else { 0 };
         'cuts: loop {
             for torn in Torn::ALL {
-                let name = || format!("{} clean={clean} seed={} cut {at} {torn:?}", subject.name(), cuts.seed);
+                let name = || format!("{} clean={clean} seed={} cut {at} {torn:?}", target.name(), cuts.seed);
                 let (mut device, mut oracle) = base.clone();
                 device.cut_at(at, torn);
-                match subject.run(&mut device, &mut oracle) {
+                match target.run(&mut device, &mut oracle) {
                     Ok(true) => break 'cuts,
                     Ok(false) => {}
                     Err(error) => {
@@ -59,13 +59,13 @@ pub(crate) fn enumerate<S: Subject>(subject: &S, cuts: Cuts) -> Tally {
                     }
                 }
                 device.power_on();
-                let recovered = subject.recover(device.clone(), oracle.clone());
+                let recovered = target.recover(device.clone(), oracle.clone());
                 let failed = recovered.is_err();
                 tally.count(recovered, name);
                 if !failed && (at / cuts.stride).is_multiple_of(cuts.second_stride) {
-                    second_cuts(subject, &device, &oracle, &mut tally, &name);
+                    second_cuts(target, &device, &oracle, &mut tally, &name);
                 }
-                if tally.failures.len() > MOST_FAILURES {
+                if tally.failures.len() > MAX_FAILURES {
                     return tally;
                 }
             }
@@ -75,8 +75,8 @@ pub(crate) fn enumerate<S: Subject>(subject: &S, cuts: Cuts) -> Tally {
     tally
 }
 
-fn second_cuts<S: Subject>(
-    subject: &S,
+fn second_cuts<S: TrialTarget>(
+    target: &S,
     device: &Device,
     oracle: &S::Oracle,
     tally: &mut Tally,
@@ -87,7 +87,7 @@ fn second_cuts<S: Subject>(
             let mut device = device.clone();
             device.cut_at(at, torn);
             let name = || format!("{}, cut {at} {torn:?}", name());
-            match subject.mount(&mut device) {
+            match target.mount(&mut device) {
                 // The recovery ended before it.
                 Ok(true) => return,
                 Ok(false) => {}
@@ -97,9 +97,9 @@ fn second_cuts<S: Subject>(
                 }
             }
             device.power_on();
-            tally.count(subject.recover(device, oracle.clone()), name);
+            tally.count(target.recover(device, oracle.clone()), name);
         }
-        if tally.failures.len() > MOST_FAILURES {
+        if tally.failures.len() > MAX_FAILURES {
             return;
         }
     }

@@ -1,6 +1,6 @@
 //! Power cuts under a file system.
 
-use crate::enumerate::{Cuts, Device, Subject, enumerate};
+use crate::enumerate::{Cuts, Device, TrialTarget, enumerate};
 use crate::power::is_power_lost;
 use crate::setup::store_options;
 use crate::{Chip, Tally};
@@ -438,7 +438,7 @@ impl Trial {
     }
 }
 
-impl Subject for Trial {
+impl TrialTarget for Trial {
     type Oracle = Oracle;
 
     fn name(&self) -> String {

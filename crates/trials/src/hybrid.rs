@@ -1,6 +1,6 @@
 //! The same campaigns on hybrid-mapped disks.
 
-use crate::enumerate::{Cuts, Device, Subject, enumerate};
+use crate::enumerate::{Cuts, Device, TrialTarget, enumerate};
 use crate::oracle::content;
 use crate::{Chip, Oracle, Step, Tally, script};
 use margay_flash::{Flash, FlashError, Lpn};
@@ -96,7 +96,7 @@ impl Trial {
     }
 }
 
-impl Subject for Trial {
+impl TrialTarget for Trial {
     type Oracle = Oracle;
 
     fn name(&self) -> String {

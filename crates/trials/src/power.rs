@@ -1,4 +1,4 @@
-use crate::enumerate::{Cuts, Device, Subject, enumerate};
+use crate::enumerate::{Cuts, Device, TrialTarget, enumerate};
 use crate::setup::run;
 use crate::{Oracle, Setup, Step, Tally, script};
 use margay_flash::FlashError;
@@ -35,7 +35,7 @@ impl Trial<'_> {
     }
 }
 
-impl Subject for Trial<'_> {
+impl TrialTarget for Trial<'_> {
     type Oracle = Oracle;
 
     fn name(&self) -> String {

@@ -201,7 +201,7 @@ impl Volume {
 
     /// Works for a moment of idle time; false if there is nothing to do.
     pub fn idle(&mut self) -> Result<bool, VolumeError> {
-        self.disk.idle(self.disk.superblock().most_pages_per_write)
+        self.disk.idle(self.disk.superblock().max_pages_per_write)
     }
 
     /// Stops cleanly. Says whether there was room for a checkpoint, which makes the next opening fast.

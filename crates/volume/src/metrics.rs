@@ -29,7 +29,7 @@ pub struct Metrics {
     /// Segments erased.
     pub erases: u64,
     /// Erases of the most worn segment over its life.
-    pub most_erases: u32,
+    pub max_erases: u32,
     /// Bytes programmed / bytes written by users; none before the first write.
     pub write_amplification: Option<f64>,
     /// Objects.
@@ -68,7 +68,7 @@ impl Metrics {
             copies: counters.copies,
             metadata_pages: counters.metadata_pages,
             erases: counters.erases,
-            most_erases: segments.max_erases,
+            max_erases: segments.max_erases,
             write_amplification: (files.bytes_written > 0).then(|| programmed as f64 / files.bytes_written as f64),
             objects: room.objects,
             free_pages: room.free_pages,
@@ -99,7 +99,7 @@ pub fn prometheus(metrics: &Metrics) -> String {
     put("header_pages_total", "counter", "Pages of object headers programmed.", m.header_pages as f64);
     put("copied_pages_total", "counter", "Pages copied by cleaning.", m.copies as f64);
     put("erases_total", "counter", "Segments erased.", m.erases as f64);
-    put("segment_erases_max", "gauge", "Erases of the most worn segment over its life.", m.most_erases.into());
+    put("segment_erases_max", "gauge", "Erases of the most worn segment over its life.", m.max_erases.into());
     put("objects", "gauge", "Objects in use.", m.objects.into());
     put("free_pages", "gauge", "Pages free to users.", m.free_pages as f64);
     put("pages", "gauge", "Pages that users can have.", m.pages as f64);

@@ -51,7 +51,7 @@ impl StoreOptions {
             incompatible: 0,
             low_water: self.low_water,
             high_water: self.high_water,
-            most_pages_per_write: self.max_pages_per_write,
+            max_pages_per_write: self.max_pages_per_write,
             selection: self.selection.to_string(),
             placement: placement.to_string(),
             leveling: self.leveling.to_string(),
@@ -152,7 +152,7 @@ pub(crate) fn override_policies(
         superblock.leveling = leveling.to_string();
     }
     if let Some(max) = max_pages_per_write {
-        superblock.most_pages_per_write = max;
+        superblock.max_pages_per_write = max;
     }
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn config(superblock: &Superblock, layout: &Layout) -> Result<Config,
         header_pages: layout.header_pages,
         summary_pages: layout.summary_pages,
         reserved_segments: layout.reserved_segments,
-        most_pages_per_write: superblock.most_pages_per_write.max(1),
+        max_pages_per_write: superblock.max_pages_per_write.max(1),
         low_water: superblock.low_water,
         high_water: superblock.high_water,
         read_only_stream: superblock.client == ClientKind::Disk,

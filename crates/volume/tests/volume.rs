@@ -57,7 +57,7 @@ fn programs_and_erases_alike(sizing: Sizing, config: Config, policies: impl Fn()
 fn every_policy_programs_and_erases_alike_on_the_null_device_and_on_an_image() {
     let config = Config {
         reserved_segments: 1,
-        most_pages_per_write: 16,
+        max_pages_per_write: 16,
         low_water: 2,
         high_water: 2,
         read_only_stream: true,

@@ -121,7 +121,7 @@ impl SetupArgs {
         experiment.reserved_segments = setup.reserved_segments.unwrap_or(0);
         experiment.low_water = setup.low_water.unwrap_or(3);
         experiment.high_water = setup.high_water.unwrap_or(experiment.low_water);
-        experiment.most_pages_per_write = setup.max_pages_per_write.unwrap_or(0);
+        experiment.max_pages_per_write = setup.max_pages_per_write.unwrap_or(0);
         experiment.separate_read_only = setup.separate_read_only;
         experiment.leveling = setup.leveling.as_deref().unwrap_or("none").parse()?;
         experiment.warm_up = setup.warm_up.unwrap_or(0.5);

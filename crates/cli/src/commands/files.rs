@@ -441,7 +441,7 @@ retired segments     {}
         m.to_clean.erases,
         m.to_clean.copies,
         fs.log().segments().erases.iter().min().unwrap_or(&0),
-        m.most_erases,
+        m.max_erases,
         m.retired_segments,
     );
     print_bytes(text.as_bytes())

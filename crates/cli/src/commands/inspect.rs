@@ -32,7 +32,7 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
             "page_bytes": geometry.page_bytes(), "spare_bytes": geometry.spare_bytes(),
             "byte_programmable": geometry.is_byte_programmable(), "capacity_bytes": volume.capacity_bytes(),
             "selection": superblock.selection, "placement": superblock.placement, "leveling": superblock.leveling,
-            "most_pages_per_write": superblock.most_pages_per_write, "page_information": status.layout.place.name(),
+            "most_pages_per_write": superblock.max_pages_per_write, "page_information": status.layout.place.name(),
             "from_checkpoint": report.from_checkpoint, "mount_reads": report.reads,
             "damaged_pages": report.damaged.len(), "retired_segments": status.retired_segments,
             "host_writes": status.lifetime_writes, "programs": status.lifetime_programs, "write_amplification": wa,
@@ -67,10 +67,7 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
         ),
     );
     line("page tags", format!("in the {}", status.layout.place.name()));
-    line(
-        "bound on a write",
-        format!("at most {} pages programmed for one host write", superblock.most_pages_per_write),
-    );
+    line("bound on a write", format!("at most {} pages programmed for one host write", superblock.max_pages_per_write));
     let how = if report.from_checkpoint { "from the checkpoint of a clean stop" } else { "no clean stop: mount scan" };
     line("mounted", format!("{how}: {} reads, {} damaged pages", report.reads, report.damaged.len()));
     line("memory", format!("{} bytes", status.memory_bytes));

@@ -77,8 +77,9 @@ fn pentium_bytes_per_s(row: &Row) -> f64 {
     row.host_writes as f64 * 4096.0 / total
 }
 
-/// Every program takes a page that an erase gave: host writes + copies = 31 erases + free at the start - free
-/// at the end (spec sec. 8). The engine's audit holds it too; here it is checked on the figures themselves.
+/// Every program takes a page that an erase has freed: host writes + copies = 31 erases + free pages at the start -
+/// free pages at the end (spec sec. 8). The engine's audit checks this too; here it is checked on the figures
+/// themselves.
 fn check_conservation(row: &Row) -> Result<(), LabError> {
     let started_free = 31 * 191 - i64::from(INITIAL_PAGES);
     let programs = (row.host_writes + row.copies) as i64;
@@ -102,7 +103,7 @@ struct Published {
     copies: [&'static str; 3],
     wear: [&'static str; 3],
     throughput: [f64; 3],
-    /// Erases and D to be met, with the bound on erases.
+    /// The erases and the deviation D that are wanted, with the bound on erases.
     wanted: [f64; 3],
     wanted_wear: [f64; 3],
     bound: Bound,

@@ -8,18 +8,18 @@ use crate::LabError;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// How far a measured value may lie from the one to be met.
+/// How far a measured value may be from the wanted one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Not at all, to the digits given.
+    /// It must be equal, to the digits given.
     Exact(f64),
-    /// By this share of it.
+    /// It may differ by this share of the wanted value.
     Relative(f64),
-    /// By so much, in its own unit.
+    /// It may differ by this much, in its own unit.
     Absolute(f64),
-    /// It may be greater.
+    /// It must be at least the wanted value.
     AtLeast,
-    /// It may be smaller.
+    /// It must be at most the wanted value.
     AtMost,
     /// It is only reported.
     None,
@@ -71,7 +71,7 @@ impl Comparison {
         self.measured / self.wanted - 1.0
     }
 
-    /// Whether the bound is kept; none if there is no bound.
+    /// Whether the bound is kept; `None` if there is no bound.
     pub fn holds(&self) -> Option<bool> {
         let difference = (self.measured - self.wanted).abs();
         match self.bound {
@@ -99,7 +99,7 @@ pub struct Figure {
     pub curves: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// All of a reproduction.
+/// The result of a reproduction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reproduction {
     /// Published against measured.
@@ -124,9 +124,9 @@ pub(crate) fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     (mean, if values.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
 }
 
-/// Whoever watches a reproduction.
+/// Observes a reproduction while it runs.
 pub trait Watcher: Sync {
-    /// So many of so many runs are done. False stops it.
+    /// `runs` of `of` runs are done. Returning false stops the reproduction.
     fn done(&self, runs: usize, of: usize) -> bool;
 }
 

@@ -146,7 +146,8 @@ fn model(out: &mut Reproduction) -> Result<(), LabError> {
     for line in &TABLE_1 {
         let [u, i, p] = line.state;
         let estimate = cleaning_cost(u, i, p, SEGMENTS, 32.0)?;
-        // The parameters are printed with two digits, p cut off: half a digit of u and i, a whole one of p.
+        // The parameters are printed with two digits. u and i are rounded, so they may be off by half a digit; p is
+        // truncated, so it may be off by a whole one.
         let [du, di, dp] = [0.5, 0.5, 1.0].map(|digits: f64| digits);
         let ulp = |value: f64| if value < 0.01 { 10f64.powf(value.abs().log10().floor() - 1.0) } else { 0.01 };
         let (low, high) = (
@@ -159,7 +160,7 @@ fn model(out: &mut Reproduction) -> Result<(), LabError> {
             )?,
             cleaning_cost((u + du * ulp(u)).min(1.0), i + di * ulp(i), p, SEGMENTS, 32.0).unwrap_or(estimate),
         );
-        // Fax under MODA repeats the measured count (spec sec. 1.3).
+        // The estimate of Fax under MODA repeats the measured count, a misprint (spec sec. 1.3).
         let is_misprint = line.benchmark == Fax && line.is_moda;
         let middle = (low.erases + high.erases) / 2.0;
         let half = (high.erases - low.erases).abs() / 2.0 + 0.5;
@@ -295,7 +296,7 @@ pub fn run(options: &Options, watcher: &dyn Watcher) -> Result<Reproduction, Lab
     for spec in &specs {
         for mix in singles.iter().chain(&mixes) {
             let mut device = FileDevice::of_the_paper(*spec)?;
-            // The second mix does not fit the paper's partition; the whole chip holds it.
+            // The second mix needs the whole chip: it does not fit the paper's partition.
             if mix.0.len() > 1 {
                 device.device.segments = 4096;
             }
@@ -334,8 +335,8 @@ pub fn run(options: &Options, watcher: &dyn Watcher) -> Result<Reproduction, Lab
     Ok(out)
 }
 
-/// Our own allocator against MODA: the cost of cleaning at most MODA's on every benchmark, and at least 30 % under
-/// it on two and on the mixes.
+/// The allocator of this project compared with MODA: its cost of cleaning is at most MODA's on every benchmark, and at
+/// least 30 % lower on two of them and on the mixes.
 fn ours(
     out: &mut Reproduction,
     mixes: &[&FileMix],

@@ -82,8 +82,8 @@ fn end(segment: SegmentId) -> Ppn {
 
 #[test]
 fn with_one_stream_no_write_programs_more_than_the_bound() {
-    for (percent, most_pages_per_write) in [(60, 4), (75, 8), (85, 16)] {
-        let config = Config { most_pages_per_write, ..paced() };
+    for (percent, max_pages_per_write) in [(60, 4), (75, 8), (85, 16)] {
+        let config = Config { max_pages_per_write, ..paced() };
         let pages = SEGMENTS * PAGES_PER_SEGMENT * percent / 100;
         let mut disk = Disk::plain(config, pages);
         disk.fill();
@@ -95,8 +95,8 @@ fn with_one_stream_no_write_programs_more_than_the_bound() {
             disk.write(0);
         }
         let counters = disk.log.counters();
-        let worst = counters.most_pages_of_a_write;
-        assert!((2..=u64::from(most_pages_per_write)).contains(&worst), "{percent} %: {worst} pages");
+        let worst = counters.max_pages_of_a_write;
+        assert!((2..=u64::from(max_pages_per_write)).contains(&worst), "{percent} %: {worst} pages");
         disk.check();
     }
 }

@@ -73,7 +73,7 @@ pub fn at_once() -> Config {
 
 /// Cleaning spread over the writes.
 pub fn paced() -> Config {
-    Config { most_pages_per_write: 8, low_water: 2, high_water: 2, ..Config::default() }
+    Config { max_pages_per_write: 8, low_water: 2, high_water: 2, ..Config::default() }
 }
 
 pub fn both_ways() -> [Config; 2] {

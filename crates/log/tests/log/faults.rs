@@ -79,7 +79,7 @@ impl Flash for Watch {
 
 fn config() -> Config {
     let device = formatted(ram(), paced(), 300).1;
-    Config { most_pages_per_write: 16, ..device }
+    Config { max_pages_per_write: 16, ..device }
 }
 
 /// Of the writes of these tests; with it segments are erased in place.

@@ -103,8 +103,8 @@ impl Placer for Parity {
     fn trimmed(&mut self, _: Now, _: Ppn) {}
     fn clear(&mut self, _: Ppn, _: u32) {}
     fn moved(&mut self, _: Ppn, _: u64, _: Ppn, _: u32) {}
-    fn lift(&mut self, _: &[Ppn]) {}
-    fn land(&mut self, _: usize, _: Ppn) {}
+    fn detach(&mut self, _: &[Ppn]) {}
+    fn attach(&mut self, _: usize, _: Ppn) {}
     fn begin_cleaning(&mut self, segments: &Segments, victim: SegmentId, _: Now, _: &[u64]) {
         assert_eq!(segments.state[victim.index()], State::Victim);
     }

@@ -26,13 +26,13 @@ pub(super) const HEADERS_APART: Row<PlacementBuild> = Row {
 /// Number of regions.
 const REGIONS: u8 = 4;
 
-/// DAC without an age: a page rises a region when it is overwritten, and falls one when it is copied.
+/// DAC without an age threshold: a page rises by one region when it is overwritten, and falls by one when it is copied.
 #[derive(Clone, Copy, Debug)]
 struct FileDac {
     headers_apart: bool,
 }
 
-/// The region of a segment; what another allocator left starts anew.
+/// The region of a segment. Data that another allocator placed starts again in region 0.
 fn region(segments: &Segments, segment: SegmentId) -> u8 {
     let stream = segments.stream[segment.index()];
     if stream < REGIONS { stream } else { 0 }

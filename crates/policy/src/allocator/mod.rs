@@ -1,5 +1,5 @@
-//! Allocators: placements that know whose page they place, for file systems. One file per policy, one row in
-//! [`ALLOCATORS`]. A file system takes every other placement too.
+//! Allocators: placements for file systems, which know the object that a page belongs to. One file per policy, one row
+//! in [`ALLOCATORS`]. A file system can use every other placement too.
 
 mod dac;
 mod moda;
@@ -13,7 +13,7 @@ use crate::spec::{Kind, Row, Spec};
 static ALLOCATORS: &[Row<PlacementBuild>] =
     &[sequential::ROW, moda::ROW, dac::ROW, dac::HEADERS_APART, predictive::ROW];
 
-/// The table of allocators: those made for file systems, then all placements.
+/// The table of allocators: first those made for file systems, then all placements.
 #[derive(Debug)]
 pub enum AllocatorKind {}
 
@@ -31,14 +31,14 @@ impl Kind for AllocatorKind {
 pub type AllocatorSpec = Spec<AllocatorKind>;
 
 impl AllocatorSpec {
-    /// Those made for file systems, each with its default parameters.
+    /// The allocators made for file systems, each with its default parameters.
     pub fn made_for_files() -> impl Iterator<Item = Self> + Clone {
         Self::all().take(ALLOCATORS.len())
     }
 }
 
-/// What an allocator keeps for every physical page: the object, and whether it is a header page or an incomplete
-/// chunk.
+/// The information that an allocator keeps for every physical page: the object, and whether it is a header page or an
+/// incomplete chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PageMark(u32);
 

@@ -26,10 +26,10 @@ pub(super) const ROW: Row<PlacementBuild> = Row {
 const STREAMS: u8 = 4;
 const SYSTEM: u8 = 0;
 
-/// What MODA makes of a file.
+/// The class that MODA puts a file into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
-    /// It was modified often.
+enum FileClass {
+    /// It was modified often enough.
     Hot,
     /// It was not modified for a long time.
     Cold,
@@ -47,10 +47,10 @@ enum State {
 /// MODA: headers (the static property) and files by the count of their modifications (the dynamic one), in the
 /// manner of multi-queue replacement.
 ///
-/// Source: Baek et al. 2007, sec. 4; spec sec. 3. A file starts in the lowest of m queues. A modifying session
-/// moves it one up, and out of the highest into the hot class; after `lifetime` creations and modifying sessions
-/// without one it falls a queue, and out of the lowest into the cold class. What falls is found out when it is
-/// looked at. Open in the paper: hot files stay hot; a cold file that is modified starts anew.
+/// Source: Baek et al. 2007, sec. 4; spec sec. 3. A file starts in the lowest of m queues. A modifying session moves it
+/// one up, and out of the highest into the hot class; after `lifetime` creations and modifying sessions without one it
+/// falls a queue, and out of the lowest into the cold class. Falls are computed when the file is looked at. Open in the
+/// paper: hot files stay hot; a cold file that is modified starts again in the lowest queue.
 #[derive(Clone, Debug)]
 struct Moda {
     queues: u8,
@@ -107,7 +107,7 @@ impl Moda {
         self.set(object, next);
     }
 
-    /// 1 cold, 2 hot, from 3 on a queue, whose time starts anew at the next mount.
+    /// 1 is cold, 2 hot, 3 and more a queue. The time in a queue starts again at the next mount.
     fn remember(&self, object: u32) -> u8 {
         match self.state(object) {
             State::Cold => 1,
@@ -121,26 +121,26 @@ impl Moda {
             1 => State::Cold,
             2 => State::Hot,
             3.. => State::Queue { level: (heat - 3).min(self.queues - 1), expires: self.now + self.lifetime },
-            // Another allocator kept nothing.
+            // 0: another allocator wrote the header and kept nothing.
             0 => self.start(),
         };
         self.set(object, state);
     }
 
-    fn class(&self, object: u32) -> Class {
+    fn class(&self, object: u32) -> FileClass {
         match self.state(object) {
-            State::Queue { .. } => Class::Unclassified,
-            State::Hot => Class::Hot,
-            State::Cold => Class::Cold,
+            State::Queue { .. } => FileClass::Unclassified,
+            State::Hot => FileClass::Hot,
+            State::Cold => FileClass::Cold,
         }
     }
 
     fn stream(&self, mark: PageMark) -> u8 {
         match self.class(mark.object()) {
             _ if mark.is_header() => SYSTEM,
-            Class::Hot => 1,
-            Class::Unclassified => 2,
-            Class::Cold => 3,
+            FileClass::Hot => 1,
+            FileClass::Unclassified => 2,
+            FileClass::Cold => 3,
         }
     }
 }
@@ -187,9 +187,9 @@ impl Placement for Moda {
 
     fn class_of_file(&self, object: u32) -> Option<&'static str> {
         Some(match self.class(object) {
-            Class::Hot => "hot",
-            Class::Cold => "cold",
-            Class::Unclassified => "unclassified",
+            FileClass::Hot => "hot",
+            FileClass::Cold => "cold",
+            FileClass::Unclassified => "unclassified",
         })
     }
 }
@@ -202,13 +202,13 @@ mod tests {
     fn a_file_climbs_the_queues_by_modifying_sessions_and_stays_hot() {
         let mut moda = Moda::new(2, 7);
         moda.created(1);
-        assert_eq!(moda.class(1), Class::Unclassified);
+        assert_eq!(moda.class(1), FileClass::Unclassified);
         moda.modified(1);
-        assert_eq!(moda.class(1), Class::Unclassified, "in the second queue");
+        assert_eq!(moda.class(1), FileClass::Unclassified, "in the second queue");
         moda.modified(1);
-        assert_eq!(moda.class(1), Class::Hot);
+        assert_eq!(moda.class(1), FileClass::Hot);
         (2..100).for_each(|other| moda.created(other));
-        assert_eq!(moda.class(1), Class::Hot);
+        assert_eq!(moda.class(1), FileClass::Hot);
     }
 
     #[test]
@@ -218,11 +218,11 @@ mod tests {
         moda.modified(1);
         // The second queue until tick 9, the first until tick 16.
         (2..15).for_each(|other| moda.created(other));
-        assert_eq!((moda.now, moda.class(1)), (15, Class::Unclassified));
+        assert_eq!((moda.now, moda.class(1)), (15, FileClass::Unclassified));
         moda.created(15);
-        assert_eq!((moda.now, moda.class(1)), (16, Class::Cold));
+        assert_eq!((moda.now, moda.class(1)), (16, FileClass::Cold));
         moda.modified(1);
-        assert_eq!(moda.class(1), Class::Unclassified, "a cold file that is modified starts anew");
+        assert_eq!(moda.class(1), FileClass::Unclassified, "a cold file that is modified starts anew");
     }
 
     #[test]

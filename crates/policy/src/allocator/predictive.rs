@@ -18,23 +18,23 @@ pub(super) const ROW: Row<PlacementBuild> = Row {
 const STREAMS: u8 = 5;
 /// Header pages that will soon be written again.
 const LIVE_HEADERS: u8 = 0;
-/// Header pages that will not.
+/// Header pages that will probably not be written again soon.
 const HEADERS: u8 = 1;
-/// Chunks that are not complete: the next bytes of the file will replace them.
+/// Chunks that are not complete: the next bytes of the file replace them.
 const TAILS: u8 = 2;
 /// Chunks that were overwritten.
 const OVERWRITTEN: u8 = 3;
-/// Complete chunks, and whatever survived a cleaning.
+/// Complete chunks, and all data that survived a cleaning.
 const COMPLETE: u8 = 4;
 
 /// Sessions after which a file's header is expected to change again.
 const OFTEN: u8 = 2;
 
-/// Places pages by what a file system knows beforehand of their end. An incomplete chunk dies when its file grows,
-/// but that of a long file written at one go dies with it;
-/// a complete one only if it is overwritten, and one that was will be again; a header dies at the end of the
-/// session, and once more if its file has sessions often. What survives a cleaning was predicted wrongly and goes
-/// to the cold data.
+/// Places pages by what a file system can predict of their invalidation. An incomplete chunk becomes invalid when its
+/// file grows, except at the end of a long file that was written in one session, where it becomes invalid with the
+/// file. A complete chunk becomes invalid only if it is overwritten, and one that was overwritten will be again. A
+/// header becomes invalid at the end of the session, and again if its file has sessions often. What survives a cleaning
+/// was predicted wrongly and goes to the cold data.
 #[derive(Clone, Debug, Default)]
 struct Predictive {
     sessions: Vec<u8>,
@@ -67,9 +67,10 @@ impl Predictive {
         self.sessions.get(object as usize).copied().unwrap_or(0)
     }
 
-    /// `overwrites` if it takes the place of a complete chunk.
+    /// `overwrites` says whether the page supersedes a complete chunk.
     fn stream(&self, content: Content, overwrites: bool, data_pages: u32) -> u8 {
-        // The end of a file that is longer than a segment and was written in one session dies with the file.
+        // The last chunk of a file that is longer than a segment and was written in one session becomes invalid with
+        // the file.
         let is_end = |object: u32, chunk: u32| chunk >= data_pages && self.sessions(object) == 0;
         match content {
             Content::Headers { object, open, .. } if open || self.sessions(object) >= OFTEN => LIVE_HEADERS,

@@ -3,7 +3,8 @@ use alloc::{vec, vec::Vec};
 /// Rows of bits with a hierarchy of summaries above each, so that the first set bit of a row is found in
 /// one step per level (a level is a factor of 64).
 ///
-/// A row is a number of valid pages and a column a segment, so the whole takes about one bit per page.
+/// For selection a row is a number of valid pages and a column a segment, so all rows together take about one bit per
+/// page.
 #[derive(Clone, Debug)]
 pub struct BucketBits {
     levels: Vec<Level>,
@@ -16,7 +17,7 @@ struct Level {
 }
 
 impl BucketBits {
-    /// All bits clear.
+    /// `rows` rows of `columns` bits, all clear.
     pub fn new(rows: usize, columns: usize) -> Self {
         let mut levels = Vec::new();
         let mut width = columns.max(1);

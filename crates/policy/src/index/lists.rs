@@ -14,14 +14,14 @@ pub struct BucketLists {
 }
 
 impl BucketLists {
-    /// Empty lists.
+    /// `rows` empty lists for `segments` segments.
     pub fn new(rows: usize, segments: u32) -> Self {
         let n = segments as usize;
         Self { head: vec![NONE; rows], tail: vec![NONE; rows], next: vec![NONE; n], previous: vec![NONE; n] }
     }
 
-    /// Puts a segment into a list behind every segment whose key is not larger. It looks from the end: the
-    /// steps are the segments that have moved into this list since the segment received its key.
+    /// Puts a segment into a list after every segment whose key is not larger. The search starts at the end: it passes
+    /// the segments that have moved into this list since the segment received its key.
     pub fn insert(&mut self, row: u32, segment: SegmentId, key: impl Fn(SegmentId) -> u64) {
         let own = key(segment);
         let mut after = self.tail[row as usize];

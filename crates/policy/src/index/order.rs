@@ -3,10 +3,10 @@ use margay_flash::SegmentId;
 
 const NONE: u32 = u32::MAX;
 
-/// Columns in the order in which segments were opened.
+/// Gives every segment a column number, in the order in which segments were opened.
 ///
-/// Columns are handed out ascending; when they run out the living ones are moved together (once per
-/// `segments` openings at the most), and whoever uses them as keys has to rebuild.
+/// Columns are handed out in ascending order. When they run out, those in use are renumbered from 0 (at most once per
+/// `segments` openings), and an index that uses them as keys has to be rebuilt.
 #[derive(Clone, Debug)]
 pub struct OpenOrder {
     column: Vec<u32>,
@@ -15,7 +15,7 @@ pub struct OpenOrder {
 }
 
 impl OpenOrder {
-    /// Columns for `segments` segments; there are twice as many.
+    /// Columns for `segments` segments: twice as many as segments, so that renumbering is rare.
     pub fn new(segments: u32) -> Self {
         let n = segments as usize;
         Self { column: vec![NONE; n], segment: vec![NONE; 2 * n], next: 0 }
@@ -39,7 +39,7 @@ impl OpenOrder {
         moved
     }
 
-    /// Takes the segment's column away.
+    /// Takes the column of a segment back.
     pub fn release(&mut self, segment: SegmentId) {
         let column = core::mem::replace(&mut self.column[segment.index()], NONE);
         if column != NONE {

@@ -2,9 +2,9 @@ use alloc::{vec, vec::Vec};
 
 const FAN: usize = 8;
 
-/// A key of a [`MinTree`]; the largest means absent.
+/// A key of a [`MinTree`]. The largest value means that there is no key.
 pub trait Key: Copy + Ord {
-    /// No key.
+    /// The value that means "no key".
     const ABSENT: Self;
 }
 
@@ -70,8 +70,8 @@ impl<K: Key> MinTree<K> {
         }
     }
 
-    /// Sets a key that is not larger than before. Ends at the first ancestor that has a key as small, which is
-    /// the parent unless the key is the smallest of its eight.
+    /// Sets a key that is not larger than before. The update ends at the first ancestor whose minimum is as small
+    /// already, which is the parent unless the key is the smallest of its eight.
     #[inline]
     pub fn lower(&mut self, at: usize, key: K) {
         self.nodes[at] = key;
@@ -114,10 +114,10 @@ impl<K: Key> MinTree<K> {
 
 /// Finds the minimum of weight / f(age), f not falling with the age, without looking at every candidate.
 ///
-/// Leaves are columns in the order of opening, so ages fall from left to right and the first column of a
-/// subtree bounds all ages in it. With the smallest weight in the subtree this bounds the quotient from below,
-/// and a subtree whose bound exceeds the best quotient found is passed over. Exact for every such f. Weights
-/// change one by one; ages, which change all at once, are never stored.
+/// Leaves are columns in the order of opening, so ages fall from left to right, and the age of the first column of a
+/// subtree is a bound for all of it. With the smallest weight in the subtree this bounds the quotient from below, and a
+/// subtree whose bound exceeds the best quotient found is passed over. Exact for every such f. Weights change one by
+/// one; ages, which change all at once, are never stored.
 #[derive(Clone, Debug)]
 pub struct AgeTree {
     /// Weights as the bits of positive floats, which are ordered as the floats are.
@@ -131,7 +131,7 @@ impl AgeTree {
         Self { weights: MinTree::new(columns), opened: vec![0; columns] }
     }
 
-    /// Notes when the segment at a column was opened. Columns must be given in ascending order of time.
+    /// Records when the segment at a column was opened. Columns must be given in ascending order of time.
     pub fn open(&mut self, column: u32, opened: u64) {
         self.opened[column as usize] = opened;
     }
@@ -176,7 +176,7 @@ impl AgeTree {
                 continue;
             }
             let (below, pushed, span) = (level - 1, stack.len(), span / FAN);
-            // The oldest of the group bounds all of it, which saves most evaluations of f.
+            // The oldest of a group is a bound for all of it, which saves most evaluations of f.
             let oldest = f(now.saturating_sub(self.opened[at * FAN * span]));
             for child in at * FAN..at * FAN + FAN {
                 let key = self.weights.node(below, child);
@@ -193,7 +193,8 @@ impl AgeTree {
                     stack.push((bound, below, child));
                 }
             }
-            // Cheapest on top, so that a good victim is found early; leftmost among equals.
+            // The cheapest subtree is on top of the stack, so that a good victim is found early; the leftmost among
+            // equals.
             stack[pushed..].sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.2.cmp(&a.2)));
         }
         (best.map(|(_, column)| column as u32), looked_at)

@@ -18,8 +18,8 @@ pub(super) const ROW: Row<PlacementBuild> = Row {
     },
 };
 
-/// DAC, dynamic data clustering: regions from cold (0) to hot; a page moves up when it is updated soon and
-/// down when it is copied late.
+/// DAC, dynamic data clustering: regions from cold (0) to hot; a page moves up when it is updated soon after it was
+/// written, and down when it is copied late.
 ///
 /// Source: Chiang, Lee, Chang 1999 "Using data clustering to improve cleaning performance for flash memory";
 /// spec sec. 3. New data starts in region 0; an update goes one region up if the segment of the superseded
@@ -43,7 +43,7 @@ impl Dac {
         segments.age(segment, self.clock, now) < self.threshold
     }
 
-    /// The region of a segment; data from elsewhere (read-only) starts anew in region 0.
+    /// The region of a segment. Data of other streams (read-only) starts again in region 0.
     fn region(&self, segments: &Segments, segment: SegmentId) -> u8 {
         let stream = segments.stream[segment.index()];
         if stream < self.regions { stream } else { 0 }

@@ -27,12 +27,12 @@ pub(super) const ROW: Row<PlacementBuild> = Row {
     },
 };
 
-/// How M6 knows the mean hot degree of all pages.
+/// How M6 computes the mean hot degree of all pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MeanOf {
-    /// Hot degrees decay exponentially, so that their sum does too: O(1).
+    /// Hot degrees decay exponentially, so that their sum does too. O(1).
     Decay,
-    /// All pages are summed up at each cleaning: the paper's form, O(pages) per cleaning.
+    /// The hot degrees of all pages are added up at each cleaning, as in the paper. O(pages) per cleaning.
     Exact,
 }
 
@@ -41,7 +41,7 @@ impl MeanOf {
     const NAMES: &'static [&'static str] = &["decay", "exact"];
 }
 
-/// How often and when a page was last updated by the host.
+/// How often a page was updated by the host, and when last.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Heat {
     /// Time of the last host write, on the policy's clock.
@@ -125,11 +125,11 @@ impl Placement for FineGrained {
 
 /// M6 with hot degrees that halve every `scale`: the mean of all pages is kept in O(1).
 ///
-/// Differs from [`FineGrained`] in the shape of the decay (exponential, and of every update instead of the
-/// count as a whole), which is what makes the sum over all pages a single number. Instead of letting old
-/// updates decay, new ones weigh more: 2^((time - origin) / half-life), which ranks pages alike and leaves
-/// them untouched as time passes. The origin moves on before weights overflow, which touches every page once
-/// in some 500 half-lives. 8 bytes per page.
+/// Differs from [`FineGrained`] in the shape of the decay (exponential, and of every update instead of the count as a
+/// whole), which is what makes the sum over all pages a single number. Instead of letting old updates decay, new ones
+/// weigh more: 2^((time - origin) / half-life), which ranks pages alike and leaves them untouched as time passes. The
+/// origin is moved before weights overflow, which rewrites the information of every page about once in 500 half-lives.
+/// 8 bytes per page.
 #[derive(Clone, Copy, Debug)]
 pub struct DecayingFineGrained {
     clock: Clock,
@@ -141,9 +141,9 @@ pub struct DecayingFineGrained {
 }
 
 impl DecayingFineGrained {
-    /// Half-lives since the origin after which it moves on.
+    /// After this many half-lives the origin is moved.
     const MOVE_AFTER: f64 = 500.0;
-    /// Weights stop growing here: a sum of them over 2^32 pages is still finite.
+    /// Exponent at which weights stop growing: their sum over 2^32 pages is still finite.
     const MAX: f64 = 900.0;
 
     /// `half_life` is in units of `clock`.
@@ -162,7 +162,7 @@ impl Placement for DecayingFineGrained {
     }
 
     fn unpack(&mut self, bits: u32, written: Now, now: Now) -> f64 {
-        // The origin is the present: every weight is at most 1.
+        // The origin is the present, so every weight is at most 1.
         self.origin = now.on(self.clock);
         let count = f64::from(f32::from_bits(bits));
         let age = now.on(self.clock).saturating_sub(written.on(self.clock)) as f64;

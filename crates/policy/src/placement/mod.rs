@@ -28,7 +28,7 @@ use margay_flash::SegmentId;
 pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] =
     &[sequential::M1, sequential::M2, sequential::M3, segment_based::ROW, page_based::ROW, fine_grained::ROW, dac::ROW];
 
-/// Stream of data that is, or may become, hot; user writes go here.
+/// Stream of data that is, or may become, hot. Host writes go here.
 pub const HOT: u8 = 0;
 /// Stream of cold data.
 pub const COLD: u8 = 1;
@@ -37,7 +37,7 @@ pub const COLD: u8 = 1;
 const HEAT_SCALE: Scale = Scale::DeviceWrites(0.67);
 const HEAT: Parameter = Parameter::scale("scale", HEAT_SCALE, "age that halves the hot degree");
 
-/// How a placement policy is built, for a device that exports this many pages.
+/// How a placement policy is built for a device that exports this many pages.
 pub type PlacementBuild = fn(&Args, u32) -> Box<dyn Placer>;
 
 /// The table of placement policies.
@@ -57,12 +57,12 @@ impl Kind for PlacementKind {
 pub type PlacementSpec = Spec<PlacementKind>;
 
 impl<K: Kind<Build = PlacementBuild>> Spec<K> {
-    /// The policy at work, for a device that exports `exported_pages` pages.
+    /// Builds the policy for a device that exports `exported_pages` pages.
     pub fn build(&self, exported_pages: u32) -> Box<dyn Placer> {
         (self.row().build)(&self.args(), exported_pages)
     }
 
-    /// Number of streams it uses.
+    /// Number of streams that the policy uses.
     pub fn streams(&self) -> u8 {
         self.build(1).streams()
     }
@@ -74,7 +74,7 @@ pub enum Hint {
     /// Nothing.
     #[default]
     None,
-    /// It will hardly ever be written again.
+    /// The page will hardly ever be written again.
     ReadOnly,
 }
 
@@ -88,7 +88,7 @@ pub enum Content {
     Headers {
         /// The object whose header came to the page last.
         object: u32,
-        /// It is likely to be written again soon: it is being filled, or the object is open.
+        /// Whether the page is likely to be written again soon, because it is being filled or the object is open.
         open: bool,
     },
     /// A page of a file.
@@ -97,33 +97,33 @@ pub enum Content {
         object: u32,
         /// Its number in the file.
         chunk: u32,
-        /// The file goes on behind it, or ends with it: no byte will be added to it.
+        /// Whether no byte will be added to it, because the file goes on after it or ends with it.
         whole: bool,
     },
 }
 
-/// What a placement decides on: a page that the host writes.
+/// The page written by the host that a placement decides on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
-    /// Whose page it is: of a disk the logical page number.
+    /// The owner of the page; on a disk the logical page number.
     pub owner: u64,
     /// What it holds.
     pub content: Content,
-    /// What the host says of it. The engine itself separates read-only data if it is configured to.
+    /// What the host says of it. Read-only data is separated by the engine itself, if it is configured to.
     pub hint: Hint,
 }
 
-/// Kinds of information on a page that are kept on flash (FORMAT.md, "Tag").
+/// Kinds of information of a placement that the tag of a page holds on flash (FORMAT.md, "Tag").
 pub mod heat {
     /// Nothing.
     pub const NONE: u8 = 0;
     /// Updates since the first write, as a `u32`.
     pub const UPDATES: u8 = 1;
-    /// Updates, each decayed until the last of them, as the bits of an `f32`.
+    /// Updates, each decayed until the time of the last one, as the bits of an `f32`.
     pub const DECAYED: u8 = 2;
 }
 
-/// Read access to what is kept for every physical page.
+/// Read access to the information that a placement keeps for every physical page.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a, I> {
     info: &'a [I],
@@ -131,13 +131,13 @@ pub struct Pages<'a, I> {
 }
 
 impl<'a, I: Copy> Pages<'a, I> {
-    /// `info` by physical page number, `valid` a bitmap of them.
+    /// `info` is indexed by physical page number, `valid` is the bitmap of valid pages.
     pub fn new(info: &'a [I], valid: &'a [u64]) -> Self {
         Self { info, valid }
     }
 
-    /// What is kept for each valid page, in the order of physical page numbers, and the default for pages of
-    /// open segments that are not yet written. O(pages of the device).
+    /// The information of each valid page, in the order of physical page numbers. Pages of open segments that are not
+    /// written yet count as valid and have the default. O(pages of the device).
     pub fn valid(self) -> impl Iterator<Item = I> + 'a {
         let words = self.info.chunks(64).zip(self.valid);
         words.flat_map(|(info, bits)| {
@@ -146,32 +146,34 @@ impl<'a, I: Copy> Pages<'a, I> {
     }
 }
 
-/// A placement policy. It decides per page, so everything here is called in the write path.
+/// A placement policy. It decides for each page, so everything here is called in the write path.
 pub trait Placement: fmt::Debug + Send + Sized {
-    /// What it keeps for every physical page; moves with the data.
+    /// The information that it keeps for every physical page. It moves with the data.
     type Info: Copy + Default + fmt::Debug + Send;
 
-    /// Whether a victim's pages are copied in the order of [`Placement::sort_key`] instead of their place.
+    /// Whether a victim's pages are copied in the order of [`Placement::sort_key`] instead of the order in the segment.
     const SORTS: bool = false;
 
     /// Whether all pages of a victim go to the same stream.
     const ONE_STREAM_PER_VICTIM: bool = false;
 
-    /// Whether [`Placement::copy`] looks at the owner of a page; if not, it is given 0.
+    /// Whether [`Placement::copy`] uses the owner of a page; if not, it is given 0.
     const SEES_OWNERS: bool = false;
 
-    /// What [`Placement::pack`] makes; [`heat::NONE`] if nothing has to be kept on flash.
+    /// The kind of information that [`Placement::pack`] returns; [`heat::NONE`] if nothing has to be kept on flash.
     const HEAT_KIND: u8 = heat::NONE;
 
     /// Number of streams.
     fn streams(&self) -> u8;
 
-    /// The first so many streams have an open segment from the start; others get one on first use.
+    /// The number of streams, counted from the first, that have an open segment from the start. The others get one on
+    /// first use.
     fn opened_at_start(&self) -> u8 {
         self.streams()
     }
 
-    /// Where a host write goes, and what to keep for it. `old` is the copy that it supersedes.
+    /// The stream that a host write goes to, and the information to keep for its page. `old` is the copy that it
+    /// supersedes: its segment, and its information.
     fn write(
         &mut self,
         segments: &Segments,
@@ -183,61 +185,62 @@ pub trait Placement: fmt::Debug + Send + Sized {
     /// A page was trimmed.
     fn trimmed(&mut self, _now: Now, _info: Self::Info) {}
 
-    /// Called before each cleaning with what is kept for every physical page, for upkeep that is rarely due.
+    /// Called before each cleaning with the information of every physical page, for maintenance that is rarely due.
     fn maintain(&mut self, _now: Now, _infos: &mut [Self::Info]) {}
 
-    /// A victim was chosen; its pages are about to be copied.
+    /// A victim was chosen, and its pages are about to be copied.
     fn begin_cleaning(&mut self, _segments: &Segments, _victim: SegmentId, _now: Now, _pages: Pages<'_, Self::Info>) {}
 
-    /// Where a valid page of the victim goes. `owner` is whose page it is, if the policy [sees](Self::SEES_OWNERS) that.
+    /// The stream that a valid page of the victim goes to. `owner` is the owner of the page if
+    /// [`Placement::SEES_OWNERS`], else 0.
     fn copy(&self, segments: &Segments, victim: SegmentId, now: Now, info: Self::Info, owner: u64) -> u8;
 
-    /// What is kept on flash of a page that is just being written by the host.
+    /// The information that the tag on flash holds of a page that the host is writing.
     fn pack(&self, _info: Self::Info) -> u32 {
         0
     }
 
-    /// What was kept for a page when it was written at `written`, from what is on flash; called once per valid
-    /// page when a device is mounted at `now`.
+    /// Recovers the information of a page from its tag, which was written at `written`. Called once per valid page when
+    /// a device is mounted at `now`.
     fn unpack(&mut self, _heat: u32, _written: Now, _now: Now) -> Self::Info {
         Self::Info::default()
     }
 
-    /// What is kept for a page of which only its content is known when a device is mounted.
+    /// The information of a page of which only the content is known when a device is mounted.
     fn recognize(&mut self, _content: Content) -> Self::Info {
         Self::Info::default()
     }
 
-    /// What a checkpoint keeps of a page at `now`; not called for a zero-sized `Info`.
+    /// The information of a page as a checkpoint holds it at `now`. Not called for a zero-sized `Info`.
     fn encode(&self, _info: Self::Info, _now: Now) -> (u64, u32) {
         (0, 0)
     }
 
-    /// What was encoded at `now`; called once per valid page.
+    /// Decodes what [`Placement::encode`] returned. Called once per valid page.
     fn decode(&mut self, _encoded: (u64, u32), _now: Now) -> Self::Info {
         Self::Info::default()
     }
 
-    /// Ascending order in which a victim's pages are copied if [`Placement::SORTS`].
+    /// If [`Placement::SORTS`], the key in whose ascending order a victim's pages are copied.
     fn sort_key(&self, _now: Now, _info: Self::Info) -> f64 {
         0.0
     }
 
-    /// An object of a file system was made.
+    /// An object of a file system was created.
     fn file_created(&mut self, _object: u32) {}
 
     /// A session that modified a file has ended.
     fn file_modified(&mut self, _object: u32) {}
 
-    /// What is kept on flash, in the header of a file, of what the policy knows of it: 0 if nothing.
+    /// The policy's state of a file, which is kept in the header of the file on flash; 0 if there is none.
     fn remember_file(&self, _object: u32) -> u8 {
         0
     }
 
-    /// What [`Placement::remember_file`] kept of a file, at a mount.
+    /// Recovers the state of a file at a mount from what [`Placement::remember_file`] returned.
     fn recall_file(&mut self, _object: u32, _kept: u8) {}
 
-    /// What the policy takes a file for, if it classifies files.
+    /// The class that the policy has put a file into, if it classifies files.
     fn class_of_file(&self, _object: u32) -> Option<&'static str> {
         None
     }

@@ -6,63 +6,64 @@ use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{Ppn, SegmentId};
 
-/// A placement policy together with what it keeps for every physical page: what the engine holds. Implemented by
-/// [`WithPages`] for every [`Placement`]; one from outside may implement it directly.
+/// A placement policy together with the information that it keeps for every physical page, as the engine holds it.
+/// [`WithPages`] implements it for every [`Placement`]; other crates may implement it directly.
 ///
-/// A host write is two calls: [`Placer::write`] decides, [`Placer::put`] says where the page went. Cleaning may come
-/// between them. No call is made per page where one for up to 64 pages will do.
+/// A host write makes two calls: [`Placer::write`] decides, [`Placer::put`] says where the page went. Cleaning may
+/// happen between them. Where one call can serve up to 64 pages, there is none for each page.
 pub trait Placer: fmt::Debug + Send {
     /// Number of streams.
     fn streams(&self) -> u8;
 
-    /// The first so many streams have an open segment from the start; others get one on first use.
+    /// See [`Placement::opened_at_start`].
     fn opened_at_start(&self) -> u8;
 
-    /// Room for what is kept for `pages` physical pages. Called once, before anything else.
+    /// Makes room for the information of `pages` physical pages. Called once, before anything else.
     fn reserve(&mut self, pages: u32);
 
-    /// Whether anything is kept for physical pages. If not, [`Placer::put`] and the calls that move or clear what is
-    /// kept need not be made.
+    /// Whether any information is kept for physical pages. If not, the engine need not call [`Placer::put`] nor the
+    /// functions that move or clear information.
     fn keeps_pages(&self) -> bool;
 
     /// Whether a victim's pages are copied in the order of [`Placer::sort`].
     fn sorts(&self) -> bool;
 
-    /// The stream of a host write. `old` is the copy that it supersedes.
+    /// The stream that a host write goes to. `old` is the copy that it supersedes.
     fn write(&mut self, segments: &Segments, now: Now, subject: Subject, old: Option<(SegmentId, Ppn)>) -> u8;
 
-    /// What is kept on flash of the page that [`Placer::write`] decided on last.
+    /// The information for the tag of the page that [`Placer::write`] decided on last.
     fn pack(&self) -> u32;
 
-    /// What is kept on flash of a page.
+    /// The information for the tag of a page.
     fn pack_at(&self, ppn: Ppn) -> u32;
 
-    /// What kind of information [`Placer::pack`] makes; see [`super::heat`].
+    /// The kind of information that [`Placer::pack`] returns; see [`super::heat`].
     fn heat_kind(&self) -> u8;
 
-    /// The page that [`Placer::write`] decided on last is at `to`.
+    /// The page that [`Placer::write`] decided on last was programmed at `to`.
     fn put(&mut self, to: Ppn);
 
     /// A page was trimmed.
     fn trimmed(&mut self, now: Now, ppn: Ppn);
 
-    /// Nothing is known of `count` pages from `first` on.
+    /// Resets the information of `count` pages from `first` on.
     fn clear(&mut self, first: Ppn, count: u32);
 
-    /// The pages `bits` from `first` on, `count` in number, are copied to `to` and the pages behind it.
+    /// The `count` pages that `bits` marks, counted from `first`, were copied to `to` and the pages after it.
     fn moved(&mut self, first: Ppn, bits: u64, to: Ppn, count: u32);
 
-    /// Notes what is kept of these pages, whose segment is going to be erased while they are in memory.
-    fn lift(&mut self, pages: &[Ppn]);
+    /// Keeps the information of these pages apart, because their segment is going to be erased while their data is in
+    /// memory.
+    fn detach(&mut self, pages: &[Ppn]);
 
-    /// The page of that number among those lifted last is at `to`.
-    fn land(&mut self, number: usize, to: Ppn);
+    /// Page number `number` of those detached last was programmed at `to`.
+    fn attach(&mut self, number: usize, to: Ppn);
 
-    /// A victim was chosen; `valid` is the bitmap of valid pages of the device.
+    /// A victim was chosen. `valid` is the bitmap of valid pages of the device.
     fn begin_cleaning(&mut self, segments: &Segments, victim: SegmentId, now: Now, valid: &[u64]);
 
-    /// Of the pages `bits` of a victim from `first` on: the stream of the lowest, and those that go there with it.
-    /// `owner` says whose page the n-th from `first` on is.
+    /// Among the pages of a victim that `bits` marks, counted from `first`: the stream that the lowest goes to, and all
+    /// that go to the same stream. `owner` returns the owner of the n-th page from `first` on.
     fn split(
         &self,
         segments: &Segments,
@@ -73,22 +74,22 @@ pub trait Placer: fmt::Debug + Send {
         owner: &dyn Fn(u32) -> u64,
     ) -> (u8, u64);
 
-    /// Puts pages into the reverse of the order in which they are to be copied.
+    /// Sorts pages into the reverse of the order in which they are to be copied.
     fn sort(&self, now: Now, pages: &mut [u32]);
 
-    /// At a mount: what was kept on flash of a page that was written at `written`.
+    /// At a mount: recovers the information of a page from its tag, which was written at `written`.
     fn unpack(&mut self, ppn: Ppn, heat: u32, written: Now, now: Now);
 
     /// At a mount: only the content of a page is known.
     fn recognize(&mut self, ppn: Ppn, content: Content);
 
-    /// What a checkpoint keeps of a page.
+    /// The information of a page as a checkpoint holds it.
     fn encode(&self, ppn: Ppn, now: Now) -> (u64, u32);
 
-    /// At a mount: what a checkpoint of the same policy says of a page.
+    /// At a mount: decodes the information of a page from a checkpoint of the same policy.
     fn decode(&mut self, ppn: Ppn, encoded: (u64, u32), now: Now);
 
-    /// Bytes of memory that are held for all physical pages.
+    /// Bytes of memory held for the information of all physical pages.
     fn memory_bytes(&self) -> usize;
 
     /// See [`Placement::file_created`].
@@ -107,23 +108,23 @@ pub trait Placer: fmt::Debug + Send {
     fn class_of_file(&self, object: u32) -> Option<&'static str>;
 }
 
-/// A [`Placement`] with what it keeps for every physical page.
+/// A [`Placement`] with the information that it keeps for every physical page.
 #[derive(Debug)]
 pub struct WithPages<P: Placement> {
     policy: P,
     infos: Vec<P::Info>,
-    /// Of the page that was decided on last.
+    /// Information of the page that was decided on last.
     next: P::Info,
-    /// Of pages that are in memory while their segment is erased.
-    lifted: Vec<P::Info>,
+    /// Information of pages whose data is in memory while their segment is erased.
+    detached: Vec<P::Info>,
 }
 
 impl<P: Placement> WithPages<P> {
     const KEEPS_PAGES: bool = size_of::<P::Info>() > 0;
 
-    /// The policy, with nothing known of any page.
+    /// The policy, with no information on any page yet.
     pub fn new(policy: P) -> Self {
-        Self { policy, infos: Vec::new(), next: P::Info::default(), lifted: Vec::new() }
+        Self { policy, infos: Vec::new(), next: P::Info::default(), detached: Vec::new() }
     }
 
     #[inline(always)]
@@ -139,7 +140,7 @@ impl<P: Placement> WithPages<P> {
 }
 
 impl<P: Placement + 'static> WithPages<P> {
-    /// The policy as the engine wants it.
+    /// The policy as the engine holds it.
     pub fn boxed(policy: P) -> Box<dyn Placer> {
         Box::new(Self::new(policy))
     }
@@ -213,12 +214,12 @@ impl<P: Placement> Placer for WithPages<P> {
         }
     }
 
-    fn lift(&mut self, pages: &[Ppn]) {
-        self.lifted = pages.iter().map(|ppn| self.info(ppn.0)).collect();
+    fn detach(&mut self, pages: &[Ppn]) {
+        self.detached = pages.iter().map(|ppn| self.info(ppn.0)).collect();
     }
 
-    fn land(&mut self, number: usize, to: Ppn) {
-        let info = self.lifted[number];
+    fn attach(&mut self, number: usize, to: Ppn) {
+        let info = self.detached[number];
         self.set(to, info);
     }
 
@@ -254,7 +255,7 @@ impl<P: Placement> Placer for WithPages<P> {
                 others &= others - 1;
             }
         } else {
-            // All of the word: without branches that costs less than the pages in use alone.
+            // The whole word is evaluated: without branches this costs less than evaluating only the pages in use.
             let same: [u8; 64] = core::array::from_fn(|page| u8::from(stream(page as u32, infos) == wanted));
             for (number, eight) in same.chunks_exact(8).enumerate() {
                 // Gathers the lowest bits of eight bytes.
@@ -314,8 +315,8 @@ impl<P: Placement> Placer for WithPages<P> {
     }
 }
 
-/// The 64 entries from `first` on, as an array whose elements are reached without a look at its bounds; in `word` if
-/// there are fewer.
+/// The 64 entries from `first` on, as an array, which needs no bounds checks. If there are fewer, they are copied to
+/// `word`.
 #[inline(always)]
 fn word_of<'a, T: Copy + Default>(all: &'a [T], first: usize, word: &'a mut Option<[T; 64]>) -> &'a [T; 64] {
     let rest = all.get(first..).unwrap_or_default();
@@ -330,9 +331,9 @@ fn padded<T: Copy + Default>(rest: &[T]) -> [T; 64] {
     core::array::from_fn(|at| rest.get(at).copied().unwrap_or_default())
 }
 
-/// The 64 entries from `source` on, of which some are to be copied, and the `run` entries from `target` on, to which.
-/// Pages are copied to another segment or to a page behind, so those wanted never overlap. `word` is room for the end of
-/// the device.
+/// The 64 entries from `source` on, some of which are to be copied, and the `run` entries from `target` on, which
+/// receive the copies. Pages are copied to another segment or to a later page, so the pages wanted never overlap the
+/// target. `word` holds the source entries if there are fewer than 64 up to `target` or to the end of the device.
 #[inline(always)]
 pub fn word_and_run<'a, T: Copy + Default>(
     all: &'a mut [T],

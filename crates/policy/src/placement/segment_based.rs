@@ -24,7 +24,7 @@ pub struct SegmentBased {
 }
 
 impl SegmentBased {
-    /// Nothing to configure.
+    /// The policy. It has no parameters.
     pub const fn new() -> Self {
         Self { target: HOT }
     }

@@ -63,7 +63,7 @@ impl Placement for Sequential {
     }
 }
 
-/// What [`Sorted`] sorts a victim's pages by.
+/// The key by which [`Sorted`] sorts a victim's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// M2: time since the page's last write, oldest first.

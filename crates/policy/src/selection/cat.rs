@@ -59,7 +59,7 @@ fn price(valid: u32, data_pages: u32, erases: u32, benefit: f64) -> f64 {
 }
 
 impl Cat {
-    /// For a device of the given numbers.
+    /// The policy for a device of the given size.
     pub fn new(sizing: Sizing, age: AgeFunction) -> Self {
         let order = OpenOrder::new(sizing.segments);
         let tree = AgeTree::new(order.columns());

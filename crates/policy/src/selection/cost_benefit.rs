@@ -40,7 +40,7 @@ fn scan_key(args: &Args, sizing: Sizing, segments: &Segments, id: SegmentId, now
     }
 }
 
-/// What the age in cost-benefit is counted from.
+/// The event from which cost-benefit counts the age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgeOf {
     /// The opening of the segment.
@@ -132,8 +132,8 @@ impl Selection for CostBenefit {
 
 /// Cost-benefit with the age since the last invalidation (the papers' text, read literally).
 ///
-/// A segment that moves to the list of the next valid count has just become the youngest, so lists stay
-/// sorted by appending. Ties: fully invalid segments and others by the order of their last invalidation.
+/// A segment that moves to the list of the next lower valid count has just become the youngest, so appending keeps the
+/// lists sorted. Ties: fully invalid segments and others by the order of their last invalidation.
 #[derive(Clone, Debug)]
 pub struct CostBenefitLists {
     lists: BucketLists,

@@ -41,10 +41,10 @@ pub struct DChoices {
 }
 
 impl DChoices {
-    /// Redraws before a scan finds one of the few candidates.
+    /// After this many repeated draws a scan finds one of the few candidates.
     const REDRAWS: u32 = 1000;
 
-    /// For a device of the given numbers; draws are seeded by `sizing.seed`.
+    /// The policy for a device of the given size. Draws are seeded by `sizing.seed`.
     pub fn new(sizing: Sizing, d: u32) -> Self {
         Self {
             d,

@@ -20,8 +20,8 @@ pub(super) const ROW: Row<SelectionBuild> = Row {
 
 /// FIFO (also called LRU or circular): the candidate that was opened first.
 ///
-/// Source: Desnoyers 2012; Robinson 1996. A segment without an invalid page is no candidate and keeps its
-/// place. O(1).
+/// Source: Desnoyers 2012; Robinson 1996. A segment without an invalid page is not a candidate, and keeps its place.
+/// O(1).
 #[derive(Clone, Debug)]
 pub struct Fifo {
     order: OpenOrder,
@@ -29,7 +29,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// For a device of the given numbers.
+    /// The policy for a device of the given size.
     pub fn new(sizing: Sizing) -> Self {
         let order = OpenOrder::new(sizing.segments);
         let candidates = BucketBits::new(1, order.columns());

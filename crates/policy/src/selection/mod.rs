@@ -26,12 +26,12 @@ use margay_flash::SegmentId;
 static SELECTIONS: &[Row<SelectionBuild>] =
     &[greedy::ROW, cost_benefit::ROW, cat::ROW, fifo::ROW, d_choices::RANDOM, d_choices::ROW, windowed::ROW];
 
-/// A selection policy, told of every event that can change its answer.
+/// A selection policy. The engine tells it of every event that can change its answer.
 ///
-/// A *candidate* is a sealed segment with at least one invalid page; only candidates are answered, and one is
-/// answered whenever there is one.
+/// A *candidate* is a sealed segment with at least one invalid page. The victim is always a candidate, and there is a
+/// victim whenever there is a candidate.
 pub trait Selection: fmt::Debug + Send {
-    /// Whether [`Segments`] has to keep the time of the last invalidation.
+    /// Whether [`Segments`] has to keep the time of each segment's last invalidation.
     fn needs_invalidations(&self) -> bool {
         false
     }
@@ -42,31 +42,32 @@ pub trait Selection: fmt::Debug + Send {
     /// An open segment was sealed.
     fn sealed(&mut self, segments: &Segments, segment: SegmentId);
 
-    /// A sealed segment has lost one valid page; `valid` are left. The only call per host write.
+    /// A sealed segment has lost one valid page; `valid` are left. This is the only call for each host write.
     fn invalidated(&mut self, segments: &Segments, segment: SegmentId, valid: u32);
 
-    /// A sealed segment was taken for cleaning; called before its state changes.
+    /// A sealed segment becomes a victim of cleaning or leveling. Called before its state changes.
     fn taken(&mut self, segments: &Segments, segment: SegmentId);
 
-    /// The victim now, if there is a candidate.
+    /// The victim at this moment; `None` if there is no candidate.
     fn select(&mut self, segments: &Segments, now: Now) -> Option<SegmentId>;
 
-    /// Entries of an index looked at per selection so far, where that has no bound below a scan and is counted.
+    /// Mean number of index entries that a selection looked at so far. Only policies without a bound below a full scan
+    /// count it.
     fn lookups_per_selection(&self) -> Option<f64> {
         None
     }
 }
 
-/// The rule of a selection as a key of a segment, for a full scan: the candidate with the smallest key is the victim.
-/// What a fast index is tested against.
+/// The rule of a selection as a key of a segment: the candidate with the smallest key is the victim. A full scan by
+/// this key ([`crate::scan::Scan`]) is what the fast index is tested against.
 pub type ScanKey = fn(&Args, Sizing, &Segments, SegmentId, Now) -> (f64, u64);
 
 /// How a selection policy is built.
 #[derive(Clone, Copy, Debug)]
 pub struct SelectionBuild {
-    /// For a device of the given numbers.
+    /// Builds the policy for a device of the given size.
     pub new: fn(&Args, Sizing) -> Box<dyn Selection>,
-    /// Its rule, if its answer depends on the segments alone.
+    /// Its rule as a key, if its answer depends on the segments alone.
     pub scan: Option<ScanKey>,
 }
 
@@ -87,22 +88,23 @@ impl Kind for SelectionKind {
 pub type SelectionSpec = Spec<SelectionKind>;
 
 impl SelectionSpec {
-    /// The policy at work, for a device of the given numbers.
+    /// Builds the policy for a device of the given size.
     pub fn build(&self, sizing: Sizing) -> Box<dyn Selection> {
         (self.row().build.new)(&self.args(), sizing)
     }
 }
 
-/// Candidates in a row per valid count, each row sorted by the order of opening, but fully invalid ones by
-/// segment number (a scan finds the first of many equal ones; FMS sequential needs it).
+/// Candidates in one row of bits for each number of valid pages, each row in the order of opening. Fully invalid
+/// segments are in the order of segment numbers instead, as a scan finds the first of many equal ones; the published
+/// results of FMS with m1 depend on it.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenBuckets {
     pub order: OpenOrder,
     /// Rows 1 to data_pages by column of `order`; row 0 holds every candidate.
     bits: BucketBits,
-    /// Fully invalid segments by number.
+    /// Fully invalid segments by segment number.
     empty: BucketBits,
-    /// No row below this has a bit.
+    /// No row below this one has a bit set.
     lowest: u32,
 }
 
@@ -166,7 +168,7 @@ impl OpenBuckets {
         self.empty.first(0).map(SegmentId)
     }
 
-    /// The lowest row of at least 1 that holds a candidate.
+    /// The lowest row, from 1 on, that holds a candidate.
     pub fn lowest(&mut self, data_pages: u32) -> u32 {
         while self.lowest < data_pages && self.bits.is_empty(self.lowest) {
             self.lowest += 1;
@@ -174,7 +176,7 @@ impl OpenBuckets {
         self.lowest
     }
 
-    /// The oldest segment with this many valid pages.
+    /// The column of the oldest segment with this many valid pages.
     pub fn first(&self, valid: u32) -> Option<u32> {
         self.bits.first(valid)
     }

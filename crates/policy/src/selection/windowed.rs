@@ -30,12 +30,13 @@ pub struct WindowedGreedy {
     window: u32,
     inside: u32,
     is_inside: Vec<bool>,
-    /// Sealed segments behind the window, oldest first; those taken meanwhile are skipped.
+    /// Sealed segments that are not in the window yet, oldest first. Some may have been taken meanwhile; they are
+    /// skipped.
     waiting: VecDeque<SegmentId>,
 }
 
 impl WindowedGreedy {
-    /// For a device of the given numbers and a window of `window_ratio` of its segments.
+    /// The policy for a device of the given size and a window of `window_ratio` of its segments.
     pub fn new(sizing: Sizing, window_ratio: f64) -> Self {
         Self {
             greedy: Greedy::new(sizing),
@@ -46,7 +47,7 @@ impl WindowedGreedy {
         }
     }
 
-    /// Segments in the window now.
+    /// Number of segments in the window now.
     pub fn inside(&self) -> u32 {
         self.inside
     }
@@ -84,7 +85,7 @@ impl Selection for WindowedGreedy {
             self.greedy.taken(segments, segment);
             self.inside -= 1;
         } else {
-            // It may be sealed again before it would be skipped.
+            // Otherwise the segment could be sealed again before its old entry is skipped.
             self.waiting.retain(|waiting| *waiting != segment);
         }
     }

@@ -18,9 +18,9 @@ pub(crate) const RECORD_OWNER: u64 = 0xFFFF;
 /// What an anchor's record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The device is in use; what the records before say holds no more.
+    /// The device is in use; earlier records no longer hold.
     InUse,
-    /// It was stopped cleanly.
+    /// The device was stopped cleanly, with this checkpoint.
     Stopped(CheckpointAt),
 }
 
@@ -38,7 +38,7 @@ pub struct CheckpointAt {
 }
 
 impl Record {
-    /// Writes it into a page.
+    /// Writes the record into a page.
     pub fn encode(&self, page: &mut [u8]) {
         page.fill(0);
         let mut rest = &mut *page;
@@ -59,7 +59,7 @@ impl Record {
         page[4..8].copy_from_slice(&crc);
     }
 
-    /// Reads it from a page.
+    /// Reads a record of a device of `segments` segments; `None` if the page holds none that is whole.
     pub fn decode(page: &[u8], segments: u32) -> Option<Self> {
         let mut reader = Reader::new(page);
         if reader.take(4)? != MAGIC || reader.u32()? != crc32c(reader.rest()) {
@@ -82,7 +82,7 @@ impl Record {
     }
 }
 
-/// Where records go next.
+/// The anchor of a device, and where its next record goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Anchor {
     /// The next page; 0 if the anchor has to be written anew.
@@ -94,7 +94,7 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// Whether it was given up.
+    /// Whether it was given up because a program or an erase of it failed.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
@@ -106,7 +106,7 @@ impl Anchor {
 }
 
 impl<F: Flash> Formatted<F> {
-    /// Reads the anchor: its last record if that is whole and nothing is behind it, and the reads it took.
+    /// Reads the anchor. Returns it, its last record if that is whole and nothing is behind it, and the number of reads.
     pub fn read_anchor(&mut self) -> Result<(Anchor, Option<Record>, u32), FlashError> {
         let found = self.scan_segment(SegmentId(0))?;
         let mut reads = found.reads;
@@ -130,13 +130,14 @@ impl<F: Flash> Formatted<F> {
         Ok((anchor, record, reads))
     }
 
-    /// Writes the anchor anew: the device is in use.
+    /// Erases the anchor and writes it again, with the record that the device is in use.
     pub fn renew_anchor(&mut self, anchor: &mut Anchor, superblock: &Superblock) -> Result<(), FlashError> {
         anchor.next = 0;
         self.write_anchor(anchor, superblock, &Record::InUse)
     }
 
-    /// Adds a record, on a fresh anchor if this one is full. A failing anchor is given up.
+    /// Appends a record; an anchor that is full is erased and written again first. One that fails is given up, which is
+    /// no error: the device is then always mounted by scanning.
     pub fn write_anchor(
         &mut self,
         anchor: &mut Anchor,
@@ -193,8 +194,8 @@ impl<F: Flash> Formatted<F> {
     }
 }
 
-/// Finds the superblock of a device: on page 0, in the segment headers (NOR), or in the copy among the data, which
-/// `owner_of_copy` knows by the exported pages.
+/// Finds the superblock of a device: on page 0, in the segment headers (NOR), or in the copy among the data.
+/// `owner_of_copy` says, for a superblock, which owner its copy has and how many owners there are.
 pub fn find_superblock<F: Flash>(
     device: &mut F,
     owner_of_copy: impl Fn(&Superblock) -> (u64, u64),
@@ -266,7 +267,7 @@ fn check_shape(superblock: Superblock, geometry: &Geometry) -> Result<Superblock
 /// Why no superblock was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FindError {
-    /// None can be used.
+    /// There is none that can be used.
     Superblock(SuperblockError),
     /// The device failed.
     Flash(FlashError),

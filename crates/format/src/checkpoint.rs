@@ -10,7 +10,7 @@ use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 
 impl<F: Flash> Formatted<F> {
-    /// Pages that a checkpoint of so many bytes takes, with its record where the device has no anchor.
+    /// Pages that a checkpoint of `len_bytes` bytes takes, including its record where the device has no anchor.
     pub fn checkpoint_pages(&self, len_bytes: usize) -> u32 {
         len_bytes.div_ceil(self.geometry.page_bytes() as usize) as u32 + u32::from(self.layout.reserved_segments == 0)
     }
@@ -21,7 +21,7 @@ impl<F: Flash> Formatted<F> {
         Some(Ppn(self.geometry.first_page(*segment).0 + self.layout.header_pages + index % data_pages))
     }
 
-    /// Writes a checkpoint to erased segments, each with what is kept of it.
+    /// Writes a checkpoint to erased segments; with each comes what is kept on flash of it. Returns where it is.
     pub fn write_checkpoint(
         &mut self,
         bytes: &[u8],
@@ -59,7 +59,7 @@ impl<F: Flash> Formatted<F> {
         Ok(at)
     }
 
-    /// Reads a checkpoint, and says how many reads it took; `None` if it is not whole.
+    /// Reads a checkpoint. Returns its bytes, `None` if it is not whole, and the number of reads.
     pub fn read_checkpoint(&mut self, at: &CheckpointAt) -> Result<(Option<Vec<u8>>, u32), FlashError> {
         let page_bytes = u64::from(self.geometry.page_bytes());
         let pages = at.len_bytes.div_ceil(page_bytes);
@@ -86,8 +86,8 @@ impl<F: Flash> Formatted<F> {
         Ok((whole.then_some(bytes), pages as u32))
     }
 
-    /// Looks for the record of a clean stop in the segments of checkpoints (NOR), and says how many reads of parts
-    /// and pages it took. `None` too if a segment was opened after the stop.
+    /// Looks for the record of a clean stop in the segments of checkpoints (NOR). Returns the latest one, `None` also if a
+    /// segment was opened after the stop, and the number of reads of parts and pages.
     pub fn find_record(&mut self) -> Result<(Option<CheckpointAt>, u32), FlashError> {
         if self.layout.place != Place::Table {
             return Ok((None, 0));
@@ -124,8 +124,8 @@ impl<F: Flash> Formatted<F> {
         Ok((found.filter(|at| !is_outdated(at)), reads))
     }
 
-    /// Sees to it that a checkpoint found by [`Formatted::find_record`] is not found again. False if its segment
-    /// has gone bad.
+    /// Erases the record that [`Formatted::find_record`] found, so that the next mount does not use its checkpoint. False
+    /// if its segment cannot be erased.
     pub fn forget_record(&mut self, at: &CheckpointAt) -> Result<bool, FlashError> {
         let index = at.len_bytes.div_ceil(u64::from(self.geometry.page_bytes())) as u32;
         let Some(ppn) = self.checkpoint_place(&at.segments, index) else { return Ok(true) };

@@ -49,7 +49,7 @@ pub(crate) struct Marks {
     pub erased: Option<(u32, u64)>,
     /// Whether any byte is not erased.
     pub touched: bool,
-    /// What it was opened for, if the mark of opening is whole.
+    /// What the segment was opened for, if the mark of opening is whole.
     pub opened: Option<(Kind, SegmentInfo)>,
     /// The low 32 bits of the sequence number of the last program before that.
     pub opened_seq: u32,
@@ -110,7 +110,7 @@ impl<F: Flash> Formatted<F> {
         })
     }
 
-    /// Where everything lies.
+    /// Where everything lies on the device.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -125,7 +125,7 @@ impl<F: Flash> Formatted<F> {
         self.device.device_mut()
     }
 
-    /// Gives the device back.
+    /// Returns the device.
     pub fn into_device(self) -> F {
         self.device.into_device()
     }
@@ -135,18 +135,18 @@ impl<F: Flash> Formatted<F> {
         &self.superblock
     }
 
-    /// Tells of a segment that is erased and not in use.
+    /// Enters a segment that is erased and not in use into the ledger that the next tags carry.
     pub fn note_free(&mut self, segment: SegmentId, erases: u32) {
         self.ledger.insert(0, (segment, erases));
         self.ledger.truncate(usize::from(self.layout.ledger) * 4);
     }
 
-    /// Tells the sequence number of the last program.
+    /// Sets the sequence number of the last program; a lower one than before is ignored.
     pub fn note_seq(&mut self, seq: u64) {
         self.last_seq = self.last_seq.max(seq);
     }
 
-    /// Goes on filling a segment that holds these pages already (owner and sequence number).
+    /// Continues to fill a segment that holds these pages already (owner and sequence number).
     pub fn resume(&mut self, segment: SegmentId, info: SegmentInfo, pages: Vec<(u64, u64)>) {
         self.filling.push(Filling { segment, info, pages });
     }
@@ -156,7 +156,7 @@ impl<F: Flash> Formatted<F> {
         self.filling.iter().find(|filling| filling.segment == segment).map_or(&[], |filling| &filling.pages)
     }
 
-    /// Begins a segment that holds pages of the given kind.
+    /// Begins to fill an erased segment with pages of the given kind.
     pub fn begin_kind(&mut self, kind: Kind, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
         self.ledger.retain(|(id, _)| *id != segment);
         self.filling.retain(|filling| filling.segment != segment);

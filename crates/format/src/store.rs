@@ -19,7 +19,7 @@ pub trait Store {
     /// The shape of the device.
     fn geometry(&self) -> &Geometry;
 
-    /// An erased segment is going to be filled.
+    /// Announces that an erased segment is filled from now on.
     fn begin(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError>;
 
     /// Programs a page of a segment that was begun.

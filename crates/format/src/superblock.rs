@@ -15,7 +15,7 @@ pub const KNOWN_INCOMPATIBLE: u32 = 0;
 /// Features that a writer must know; unknown bits allow reading only.
 pub const KNOWN_READ_ONLY: u32 = 0;
 
-/// Who uses the log of the device.
+/// What a device was formatted as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ClientKind {
@@ -31,17 +31,17 @@ pub enum ClientKind {
 /// What a device was formatted with (FORMAT.md, "Superblock").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Its shape.
+    /// Shape of the device.
     pub geometry: Geometry,
-    /// Who uses it.
+    /// What the device was formatted as.
     pub client: ClientKind,
     /// Pages exported.
     pub exported_pages: u32,
-    /// Drawn when it was formatted.
+    /// Drawn at random when the device was formatted.
     pub uuid: [u8; 16],
     /// Seconds since 1970 when it was formatted.
     pub created_s: u64,
-    /// Features, any reader may ignore.
+    /// Features that any reader may ignore.
     pub compatible: u32,
     /// Features that a writer must know.
     pub read_only_compatible: u32,
@@ -49,9 +49,9 @@ pub struct Superblock {
     pub incompatible: u32,
     /// Cleaning starts when fewer segments are free.
     pub low_water: u32,
-    /// Cleaning stops when so many segments are free.
+    /// Cleaning stops when this many segments are free.
     pub high_water: u32,
-    /// Most pages programmed for one host write.
+    /// The maximum number of pages programmed for one host write.
     pub max_pages_per_write: u32,
     /// Selection policy with its parameters.
     pub selection: String,
@@ -66,7 +66,7 @@ pub struct Superblock {
 /// Why bytes are not a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SuperblockError {
-    /// They are something else.
+    /// They do not start as a superblock does.
     NotMargay,
     /// The checksum is wrong.
     Damaged,
@@ -80,7 +80,7 @@ pub enum SuperblockError {
         /// The unknown bits.
         bits: u32,
     },
-    /// A field has a value that cannot be.
+    /// A field has an impossible value.
     Impossible {
         /// The field.
         field: &'static str,
@@ -110,7 +110,7 @@ impl fmt::Display for SuperblockError {
 impl core::error::Error for SuperblockError {}
 
 impl Superblock {
-    /// Writes it.
+    /// Its bytes; [`SuperblockError::TooLong`] if policy texts and ranges do not fit.
     pub fn encode(&self) -> Result<[u8; SUPERBLOCK_BYTES], SuperblockError> {
         let texts = [&self.selection, &self.placement, &self.leveling];
         let len = 108 + texts.iter().map(|text| text.len() + 1).sum::<usize>() + 1 + self.read_only_ranges.len() * 8;

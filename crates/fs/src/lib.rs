@@ -170,7 +170,7 @@ impl<D: Store> Fs<D> {
         }
     }
 
-    /// Errors if so many more pages cannot be had.
+    /// Fails with [`FsError::NoSpace`] unless `pages` more pages are free.
     fn want_room(&self, pages: u64) -> Result<(), FsError> {
         let tails = self.index.tails.len() as u64;
         if self.room().free_pages < pages + tails { Err(FsError::NoSpace) } else { Ok(()) }

@@ -1,4 +1,5 @@
-use crate::log::{Log, Owner};
+use crate::Owner;
+use crate::log::Log;
 use alloc::{format, string::String, vec};
 use core::fmt;
 use margay_flash::Ppn;

@@ -1,7 +1,7 @@
 //! Stopping cleanly: what a checkpoint says of the log, and writing it.
 
-use crate::Progress;
-use crate::log::{Client, Log, LogError, Owner};
+use crate::log::Log;
+use crate::{Client, LogError, Owner, Progress};
 use alloc::vec::Vec;
 use margay_flash::{Flash, FlashError, SegmentId};
 use margay_format::{Anchor, Formatted, LogState, OpenSegment, Record, SegmentRecord, SegmentState, Store, Superblock};
@@ -39,8 +39,8 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         }
     }
 
-    /// Writes a checkpoint of what `encode` makes, if there is room for one; the log must not be used after that.
-    /// `encode` is asked twice: for the length, and when nothing changes any more.
+    /// Writes the checkpoint that `encode` makes, if there is room for one, and says whether it did; the log must not be
+    /// used after that. `encode` is called twice: for the length, and once nothing changes any more.
     pub fn stop<C: Client<O>>(
         &mut self,
         client: &mut C,

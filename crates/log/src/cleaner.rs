@@ -1,5 +1,6 @@
-use crate::log::{Client, Head, Log, LogError, Owner};
+use crate::log::{Head, Log};
 use crate::valid::ValidBits;
+use crate::{Client, LogError, Owner};
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Ppn, SegmentId};
 use margay_format::{Copied, PageInfo, SegmentInfo, Store, U48_MAX};

@@ -1,5 +1,6 @@
-use crate::log::{Client, Log, LogError, Owner};
+use crate::log::Log;
 use crate::valid::ValidBits;
+use crate::{Client, LogError, Owner};
 use margay_flash::SegmentId;
 use margay_format::Store;
 use margay_policy::LevelAction;

@@ -1,104 +1,11 @@
 use crate::valid::ValidBits;
-use crate::{Config, ConfigError, Counters, Policies, Uniformity};
+use crate::{Client, Config, ConfigError, Counters, LogError, Owner, Policies, Uniformity};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
-use core::fmt;
-use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
-use margay_format::{PageInfo, PageOwner, SegmentInfo, Store, U48_MAX};
+use margay_flash::{FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+use margay_format::{PageInfo, SegmentInfo, Store, U48_MAX};
 use margay_policy::{Content, Hint, Leveling, Now, Placer, Segments, Selection, State, Subject};
-
-/// The owner tag of a page, as it is kept on flash.
-pub trait Owner: Copy + Default + fmt::Debug {
-    /// The tag as a number, as it is kept on flash.
-    fn to_u64(self) -> u64;
-}
-
-impl Owner for PageOwner {
-    #[inline(always)]
-    fn to_u64(self) -> u64 {
-        Self::to_u64(self)
-    }
-}
-
-impl Owner for Lpn {
-    #[inline(always)]
-    fn to_u64(self) -> u64 {
-        self.0.into()
-    }
-}
-
-/// The map above the log: it knows where the page of each owner is.
-pub trait Client<O> {
-    /// Whether the cleaner calls [`Client::gives_up`].
-    const GIVES_UP: bool = false;
-
-    /// The page of `owner` is at `to` from now on.
-    fn relocated(&mut self, owner: O, to: Ppn);
-
-    /// Where the page of `owner` is; `None` if the owner is not mapped.
-    fn locate(&self, owner: O) -> Option<Ppn>;
-
-    /// The next metadata page of the client that must be on flash before another segment is erased and before a flush
-    /// is answered. Fills `page` and returns its owner; `None` if nothing has to be written. `seq` is the sequence
-    /// number of the last program: what the page says holds for everything that was programmed up to it.
-    fn pending(&mut self, _seq: u64, _page: &mut [u8]) -> Option<O> {
-        None
-    }
-
-    /// Whose the page is that lists the retired segments; `None` if the list does not survive. The log writes it.
-    fn retired_list(&self) -> Option<O> {
-        None
-    }
-
-    /// Whether the client gives up the page of `owner`, which is in a victim, because it has the data elsewhere. If so,
-    /// the client has removed the owner from its map, and the page is not copied.
-    fn gives_up(&mut self, _owner: O) -> bool {
-        false
-    }
-}
-
-/// Why the log could not do what it was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogError {
-    /// The configuration cannot work on the device.
-    Config(ConfigError),
-    /// The device failed.
-    Flash(FlashError),
-    /// There is no free segment, and cleaning cannot make one.
-    NoSpace {
-        /// Valid pages on the device.
-        valid_pages: u64,
-        /// Data pages of the device.
-        data_pages: u64,
-    },
-}
-
-impl From<ConfigError> for LogError {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error)
-    }
-}
-
-impl From<FlashError> for LogError {
-    fn from(error: FlashError) -> Self {
-        Self::Flash(error)
-    }
-}
-
-impl fmt::Display for LogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::Flash(error) => error.fmt(f),
-            Self::NoSpace { valid_pages, data_pages } => {
-                write!(f, "no free segment can be had by cleaning: {valid_pages} of {data_pages} pages are valid")
-            }
-        }
-    }
-}
-
-impl core::error::Error for LogError {}
 
 /// The open segment of a stream.
 #[derive(Clone, Copy, Debug)]

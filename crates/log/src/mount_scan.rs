@@ -11,7 +11,7 @@ use margay_policy::{Now, State};
 /// What a mount found and cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountReport {
-    /// It was stopped cleanly, and the checkpoint of the stop was used.
+    /// The device was stopped cleanly, and the checkpoint of that stop was used.
     pub from_checkpoint: bool,
     /// Reads of pages, of their spare areas or of parts of them.
     pub reads: u32,

@@ -1,8 +1,8 @@
 //! Writing on a device that may lose its power at any moment: a page is invalidated once its successor is on flash,
 //! cleaning is spread over the writes, and one free segment is always kept for a half-copied victim.
 
-use crate::log::{Client, Head, Log, LogError, Owner};
-use crate::{Content, Hint, Progress};
+use crate::log::{Head, Log};
+use crate::{Client, Content, Hint, LogError, Owner, Progress};
 use margay_flash::{FlashError, Ppn, SegmentId};
 use margay_format::{PageInfo, Store, encode_retired};
 use margay_policy::State;
@@ -204,7 +204,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// The next page that must be on flash before another segment is erased: puts it into `page`, and says whose it is.
+    /// The next page that must be on flash before another segment is erased: fills `page` and returns its owner.
     fn pending<C: Client<O>>(&mut self, client: &mut C, page: &mut [u8]) -> Option<O> {
         if self.retired_changed
             && let Some(owner) = client.retired_list()
@@ -258,7 +258,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         &mut self,
         client: &mut C,
         owner: O,
-        page: PageInfo,
+        mut page: PageInfo,
         from: Option<Ppn>,
         data: &[u8],
     ) -> Result<(), LogError> {
@@ -271,7 +271,14 @@ impl<D: Store, O: Owner> Log<D, O> {
                         self.seal(head)?;
                     }
                     match self.open(0) {
-                        Err(LogError::NoSpace { .. }) => self.make_room_in_place(client, 0)?,
+                        Err(LogError::NoSpace { .. }) => {
+                            self.make_room_in_place(client, 0)?;
+                            // That may have programmed pages: sequence numbers ascend in every segment.
+                            if D::KEEPS_INFO {
+                                self.seq += 1;
+                                page.seq = self.seq;
+                            }
+                        }
                         result => result?,
                     }
                     0

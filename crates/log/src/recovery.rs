@@ -1,7 +1,7 @@
 //! Recovering what a device holds: from the checkpoint of a clean stop, else by the mount scan. One flow for every
 //! client of the log, which adds only its own map.
 
-use crate::log::Owner;
+use crate::Owner;
 use crate::mount_scan::{MountReport, MountScan, ScanError, Suspect};
 use crate::restore::{Kept, Restored, RestoredSegment};
 use alloc::{vec, vec::Vec};

@@ -1,7 +1,7 @@
 //! A log on a device that was used before.
 
-use crate::log::{Head, Log, LogError, Owner};
-use crate::{Config, ConfigError, Content, Policies};
+use crate::log::{Head, Log};
+use crate::{Config, ConfigError, Content, LogError, Owner, Policies};
 use alloc::vec;
 use alloc::vec::Vec;
 use margay_flash::{FlashError, Ppn, SegmentId};
@@ -38,7 +38,7 @@ pub enum Kept {
     OnFlash(PageInfo),
     /// What a checkpoint of the same placement says.
     Encoded(u64, u32),
-    /// Nothing but what the page holds.
+    /// What the page holds, of which the placement can make something.
     Content(Content),
 }
 
@@ -60,7 +60,7 @@ pub struct Restored<O> {
 }
 
 impl<D: Store, O: Owner> Log<D, O> {
-    /// A log that goes on where `restored` stands.
+    /// A log that continues from the state `restored`.
     pub fn restore(
         device: D,
         config: Config,
@@ -163,7 +163,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         !self.free.is_empty() || self.heads.iter().any(|head| !head.is_full())
     }
 
-    /// Frees a sealed segment without valid pages at once, and says whether there was one.
+    /// Erases a sealed segment without valid pages; false if there is none.
     pub fn erase_empty(&mut self) -> Result<bool, LogError> {
         let empty =
             |id: &SegmentId| self.segments.state[id.index()] == State::Sealed && self.segments.valid[id.index()] == 0;
@@ -198,8 +198,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.needs_erase.get(segment.index()).is_some_and(|needs_erase| *needs_erase)
     }
 
-    /// Takes `count` erased segments out of the free list, for pages that are not the log's; the log must not be
-    /// used after that. `None` if there are not enough.
+    /// Reserves `count` free segments, erased, for pages that are not the log's; the log must not be used after that.
+    /// `None` if there are not enough.
     pub fn reserve_free(&mut self, count: u32) -> Result<Option<Vec<(SegmentId, SegmentInfo)>>, LogError> {
         let mut taken = Vec::new();
         let candidates: Vec<_> = self.free.iter().copied().collect();

@@ -1,10 +1,10 @@
 //! Formatting a device, and starting to write one that was used before.
 
-use crate::log::{Client, Log, LogError, Owner};
+use crate::log::Log;
 use crate::mount_scan::Suspect;
 use crate::recovery::StartWork;
 use crate::restore::Restored;
-use crate::{Config, Policies};
+use crate::{Client, Config, LogError, Owner, Policies};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, SegmentId};
 use margay_format::{Anchor, CheckpointAt, Formatted, Place, Record, Store, Superblock};

@@ -1,0 +1,53 @@
+use core::fmt;
+use margay_flash::{Lpn, Ppn};
+use margay_format::PageOwner;
+
+/// The owner tag of a page, as it is kept on flash.
+pub trait Owner: Copy + Default + fmt::Debug {
+    /// As a number.
+    fn to_u64(self) -> u64;
+}
+
+impl Owner for PageOwner {
+    #[inline(always)]
+    fn to_u64(self) -> u64 {
+        Self::to_u64(self)
+    }
+}
+
+impl Owner for Lpn {
+    #[inline(always)]
+    fn to_u64(self) -> u64 {
+        self.0.into()
+    }
+}
+
+/// Who maps owners to pages.
+pub trait Client<O> {
+    /// Whether [`Client::gives_up`] is asked.
+    const GIVES_UP: bool = false;
+
+    /// The page of `owner` lives at `to` from now on.
+    fn relocated(&mut self, owner: O, to: Ppn);
+
+    /// Where the page of `owner` lives.
+    fn locate(&self, owner: O) -> Option<Ppn>;
+
+    /// The next page of the client's own that must be on flash before another segment is erased and before a
+    /// flush is answered: fills `page` and returns its owner. `seq` is the sequence number of the last
+    /// program; what the page says holds for all that was programmed so far.
+    fn pending(&mut self, _seq: u64, _page: &mut [u8]) -> Option<O> {
+        None
+    }
+
+    /// Whose the page is that lists the retired segments; `None` if the list does not survive. The log writes it.
+    fn retired_list(&self) -> Option<O> {
+        None
+    }
+
+    /// Whether the client gives up the page of `owner`, which lies in a victim, because it holds it elsewhere; it is
+    /// mapped no more then.
+    fn gives_up(&mut self, _owner: O) -> bool {
+        false
+    }
+}

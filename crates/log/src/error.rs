@@ -1,0 +1,45 @@
+use crate::ConfigError;
+use core::fmt;
+use margay_flash::FlashError;
+
+/// Why the log could not do what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogError {
+    /// The configuration cannot work on the device.
+    Config(ConfigError),
+    /// The device failed.
+    Flash(FlashError),
+    /// No free segment, and none can be had by cleaning.
+    NoSpace {
+        /// Valid pages on the device.
+        valid_pages: u64,
+        /// Data pages of the device.
+        data_pages: u64,
+    },
+}
+
+impl From<ConfigError> for LogError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<FlashError> for LogError {
+    fn from(error: FlashError) -> Self {
+        Self::Flash(error)
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Flash(error) => error.fmt(f),
+            Self::NoSpace { valid_pages, data_pages } => {
+                write!(f, "no free segment can be had by cleaning: {valid_pages} of {data_pages} pages are valid")
+            }
+        }
+    }
+}
+
+impl core::error::Error for LogError {}

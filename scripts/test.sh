@@ -47,6 +47,8 @@ if rustup run "$oldest" cargo --version >/dev/null 2>&1 ||
 else
   echo "SKIPPED: the check with Rust $oldest, which could not be installed"
 fi
+# The crates without std, on a microcontroller.
+scripts/bare-metal.sh
 cargo test --workspace --quiet
 cargo build --release --quiet -p margay-trials
 target/release/margay-trials quick

@@ -3,37 +3,39 @@ use margay_flash::Geometry;
 use margay_format::Formatted;
 use margay_fs::{NewObject, ROOT};
 use margay_media::{Meter, RamFlash, Strict};
-use margay_mount::{FileSystem, FormatOptions, OpenOptions, format, open};
+use margay_policy::{LevelingSpec, SelectionSpec};
+use margay_volume::{Files, FilesFormatOptions, FilesOpenOptions, StoreOptions, format_files, open_files};
 use std::collections::HashMap;
 
 type Device = Meter<Strict<RamFlash>>;
 
 pub struct Ours {
     name: &'static str,
-    fs: Option<FileSystem<Device>>,
+    fs: Option<Files<Device>>,
     objects: HashMap<u32, u32>,
 }
 
-fn formatted(name: &'static str, options: &FormatOptions) -> Box<dyn Peer> {
+fn formatted(name: &'static str, options: &FilesFormatOptions) -> Box<dyn Peer> {
     let geometry = Geometry::new(SEGMENTS, PAGES, PAGE_BYTES as u32).expect("a sound shape").with_spare(256);
     let device = Meter::new(Strict::new(RamFlash::new(geometry)));
-    let fs = format(device, options).expect("the device is large enough");
+    let fs = format_files(device, options).expect("the device is large enough");
     Box::new(Ours { name, fs: Some(fs), objects: HashMap::new() })
 }
 
 pub fn make() -> Box<dyn Peer> {
-    formatted("margay", &FormatOptions::default())
+    formatted("margay", &FilesFormatOptions::default())
 }
 
 /// With the selection and leveling that the disk was measured with.
 pub fn make_greedy() -> Box<dyn Peer> {
-    let policy = "a policy of the registry";
-    let (selection, leveling) = ("greedy".parse().expect(policy), "none".parse().expect(policy));
-    formatted("margay, greedy", &FormatOptions { selection, leveling, ..FormatOptions::default() })
+    let defaults = FilesFormatOptions::default();
+    let (selection, leveling) = (SelectionSpec::known("greedy"), LevelingSpec::known("none"));
+    let store = StoreOptions { selection, leveling, ..defaults.store };
+    formatted("margay, greedy", &FilesFormatOptions { store, ..defaults })
 }
 
 impl Ours {
-    fn fs(&mut self) -> &mut FileSystem<Device> {
+    fn fs(&mut self) -> &mut Files<Device> {
         self.fs.as_mut().expect("it is mounted")
     }
 }
@@ -87,7 +89,7 @@ impl Peer for Ours {
 
     fn mount_reads(&mut self) -> Result<f64, String> {
         let device = self.fs.take().expect("it is mounted").into_device().into_device();
-        let fs = open(device, &OpenOptions::default()).map_err(text)?;
+        let fs = open_files(device, &FilesOpenOptions::default()).map_err(text)?.files;
         let reads = fs.mount_report().reads;
         self.fs = Some(fs);
         Ok(reads.into())

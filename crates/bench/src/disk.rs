@@ -1,12 +1,11 @@
 //! `margay-bench disk`: the disk with all metadata on a 24 MiB device in memory, under the load that the peers were
 //! measured with: filled, then 192 MiB of 4 KiB overwrites.
 
-use margay_flash::{Flash, Geometry, Lpn};
-use margay_format::{Anchor, ClientKind, Formatted, Layout, Record, Superblock};
-use margay_ftl::{Ftl, OwnPages, load};
-use margay_log::{Config, Hint, Policies};
+use margay_flash::Geometry;
+use margay_log::Hint;
 use margay_media::{Meter, RamFlash};
-use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec, Sizing};
+use margay_policy::LevelingSpec;
+use margay_volume::{Disk, FormatOptions, OpenOptions, StoreOptions};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -42,42 +41,29 @@ pub struct Cost {
     pub clean_pages: f64,
 }
 
-struct Run {
-    case: Case,
-    selection: SelectionSpec,
-    placement: PlacementSpec,
-    superblock: Superblock,
-    config: Config,
-}
-
 type Error = Box<dyn std::error::Error>;
 
-impl Run {
-    fn formatted<F: Flash>(&self, device: F) -> Result<Formatted<F>, Error> {
-        let own = OwnPages::new(self.superblock.exported_pages, PAGE_BYTES);
-        Ok(Formatted::new(device, own.owners().into(), self.superblock.encode()?)?)
+impl Case {
+    fn options(&self, selection: &str, placement: &str) -> Result<FormatOptions, Error> {
+        let defaults = FormatOptions::default();
+        let store = StoreOptions { selection: selection.parse()?, leveling: LevelingSpec::default(), ..defaults.store };
+        let exported_pages = Some(SEGMENTS * PAGES_PER_SEGMENT * self.percent / 100);
+        Ok(FormatOptions { store, placement: placement.parse()?, exported_pages, ..defaults })
     }
 
-    fn policies(&self) -> Policies {
-        let Superblock { geometry, exported_pages, .. } = self.superblock;
-        let data_pages = self.config.data_pages(&geometry);
-        let sizing = Sizing { segments: SEGMENTS, data_pages, exported_pages, seed: 1 };
-        Policies::new(self.selection, self.placement, sizing)
-    }
-
-    fn run(&self) -> Result<Cost, Error> {
-        let (case, pages) = (self.case, self.superblock.exported_pages);
-        let mut device = self.formatted(Meter::new(RamFlash::new(self.superblock.geometry)))?;
-        let mut anchor = Anchor::default();
-        device.write_anchor(&mut anchor, &self.superblock, &Record::InUse)?;
-        let encoded = self.superblock.encode()?;
-        let mut disk = Ftl::new(device, self.config, self.policies(), pages, &encoded)?;
+    fn run(&self, selection: &str, placement: &str) -> Result<Cost, Error> {
+        let case = self;
+        let geometry = Geometry::new(SEGMENTS, PAGES_PER_SEGMENT, PAGE_BYTES)?;
+        let geometry = if case.nor { geometry.byte_programmable() } else { geometry.with_spare(256) };
+        let options = self.options(selection, placement)?;
+        let mut disk = Disk::format(Meter::new(RamFlash::new(geometry)), &options)?;
+        let pages = disk.superblock().exported_pages;
         let mut page = vec![0x5A; PAGE_BYTES as usize];
         for lpn in 0..pages {
-            disk.write(Lpn(lpn), &page, Hint::None, 0)?;
+            disk.write(lpn, &page, Hint::None, 0)?;
         }
         disk.reset_counters();
-        let before = disk.log().device().device().operations();
+        let before = disk.device_mut().operations();
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut below = |limit: u32| ((u128::from(random.next_u64()) * u128::from(limit)) >> 64) as u32;
         for number in 0..case.writes {
@@ -89,33 +75,31 @@ impl Run {
             // Hot pages are scattered over the disk by a prime that divides none of the numbers of pages here.
             let lpn = (u64::from(rank) * 7919 % u64::from(pages)) as u32;
             page[..4].copy_from_slice(&number.to_le_bytes());
-            disk.write(Lpn(lpn), &page, Hint::None, u64::from(number) * 1000)?;
+            disk.write(lpn, &page, Hint::None, u64::from(number) * 1000)?;
             if case.durable {
                 disk.flush()?;
             }
         }
-        let after = disk.log().device().device().operations();
+        let after = disk.device_mut().operations();
         let (bytes, spare) = (
             after.programmed_bytes - before.programmed_bytes,
             after.programmed_spare_bytes - before.programmed_spare_bytes,
         );
         let written = f64::from(case.writes) * f64::from(PAGE_BYTES);
-        let (max_pages, forced) = (disk.log().counters().max_pages_of_a_write, disk.log().counters().forced_cleanings);
-        // The disk is dropped without a stop, as after a power loss.
-        let mut device = disk.into_device().into_device();
+        let counters = disk.ftl().log().counters();
+        let (max_pages, forced) = (counters.max_pages_of_a_write, counters.forced_cleanings);
         let mount = |device: Meter<RamFlash>| -> Result<_, Error> {
-            let before = device.operations();
-            let mut store = self.formatted(device)?;
-            let loaded = load(&mut store, &self.superblock, true)?;
-            let reads = loaded.report.reads;
-            let bytes = store.device().operations().read_bytes - before.read_bytes;
-            let mounted = Ftl::mount(store, &self.superblock, self.config, self.policies(), loaded, false)?;
-            Ok((mounted, reads, bytes as f64 / f64::from(PAGE_BYTES)))
+            let before = device.operations().read_bytes;
+            let mut disk = Disk::open(device, &OpenOptions::default())?;
+            let bytes = disk.device_mut().operations().read_bytes - before;
+            Ok((disk, bytes as f64 / f64::from(PAGE_BYTES)))
         };
-        let ((mut disk, mut anchor), mount_reads, mount_pages) = mount(device)?;
-        disk.stop(&mut anchor, &self.superblock)?;
-        device = disk.into_device().into_device();
-        let (_, clean_reads, clean_pages) = mount(device)?;
+        // As after a power loss.
+        let (disk, mount_pages) = mount(disk.into_device())?;
+        let mount_reads = disk.mount_report().reads;
+        let (device, _) = disk.stop()?;
+        let (disk, clean_pages) = mount(device)?;
+        let clean_reads = disk.mount_report().reads;
         Ok(Cost {
             wa: bytes as f64 / written,
             wa_with_spare: (bytes + spare) as f64 / written,
@@ -131,41 +115,7 @@ impl Run {
 
 /// Runs a case under a pair of policies.
 pub fn measure(case: Case, selection: &str, placement: &str) -> Result<Cost, String> {
-    let geometry = Geometry::new(SEGMENTS, PAGES_PER_SEGMENT, PAGE_BYTES).map_err(|error| error.to_string())?;
-    let geometry = if case.nor { geometry.byte_programmable() } else { geometry.with_spare(256) };
-    let exported_pages = SEGMENTS * PAGES_PER_SEGMENT * case.percent / 100;
-    let layout = Layout::new(&geometry, exported_pages.into()).map_err(|error| error.to_string())?;
-    let config = Config {
-        header_pages: layout.header_pages,
-        summary_pages: layout.summary_pages,
-        reserved_segments: layout.reserved_segments,
-        max_pages_per_write: 16,
-        low_water: 2,
-        high_water: 2,
-        read_only_stream: true,
-        leveling: LevelingSpec::default(),
-    };
-    let superblock = Superblock {
-        geometry,
-        client: ClientKind::Disk,
-        exported_pages,
-        uuid: [0; 16],
-        created_s: 0,
-        compatible: 0,
-        read_only_compatible: 0,
-        incompatible: 0,
-        low_water: 2,
-        high_water: 2,
-        max_pages_per_write: 16,
-        selection: selection.into(),
-        placement: placement.into(),
-        leveling: "none".into(),
-        read_only_ranges: Vec::new(),
-    };
-    let wrong = |error: margay_policy::SpecError| error.to_string();
-    let (selection, placement) = (selection.parse().map_err(wrong)?, placement.parse().map_err(wrong)?);
-    let run = Run { case, selection, placement, superblock, config };
-    run.run().map_err(|error| format!("{case:?}: {error}"))
+    case.run(selection, placement).map_err(|error| format!("{case:?}: {error}"))
 }
 
 /// One run under callgrind: `disk-count WRITES`.

@@ -2,7 +2,7 @@
 
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
-use margay_hybrid::Config;
+use margay_hybrid::HybridConfig;
 use margay_media::NullFlash;
 use margay_vm::{CacheConfig, Paging, Scheme, Window};
 use rand::{Rng, SeedableRng};
@@ -18,7 +18,7 @@ type Device = Plain<NullFlash>;
 
 fn paging(scheme: &str, log_blocks: u32, window: Window) -> Result<Paging<Device>, String> {
     let scheme: Scheme = scheme.parse().map_err(|error| format!("{error}"))?;
-    let config = Config::swap(PAGES, log_blocks);
+    let config = HybridConfig::swap(PAGES, log_blocks);
     let segments = PAGES / PAGES_PER_BLOCK + log_blocks + 1;
     let geometry = Geometry::new(segments, PAGES_PER_BLOCK, 2048).map_err(|error| error.to_string())?;
     let cache = CacheConfig { window, ..CacheConfig::new(FRAMES, scheme) };

@@ -84,26 +84,20 @@ impl From<margay_trace::TraceError> for Failure {
     }
 }
 
-/// The failure to use the disk on an image. The message starts with the name of the image.
+/// The failure to use the disk or the file system on an image. The message starts with the name of the image.
 pub fn of_volume(image: &std::path::Path, error: &margay_volume::VolumeError) -> Failure {
     use margay_volume::VolumeError as E;
     let text = format!("{}: {error}", image.display());
     match error {
-        E::Policy(_) | E::TooLarge { .. } | E::Layout(_) | E::Superblock(_) => Failure::Usage(text),
-        E::NotFormatted(_) | E::NotADisk | E::Mount(_) => Failure::Input(text),
+        E::Policy(_) | E::TooLarge { .. } | E::Layout(_) | E::Superblock(_) | E::Config(_) => Failure::Usage(text),
+        E::NotFormatted(_) | E::NotADisk | E::Mount(_) | E::FilesMount(_) => Failure::Input(text),
         _ => Failure::Run(text),
     }
 }
 
-/// The failure to use the file system on an image. The message starts with the name of the image.
-pub fn of_mount(image: &std::path::Path, error: &margay_mount::MountError) -> Failure {
-    use margay_mount::MountError as E;
-    let text = format!("{}: {error}", image.display());
-    match error {
-        E::Policy(_) | E::Layout(_) | E::Superblock(_) | E::Config(_) => Failure::Usage(text),
-        E::Mount(_) => Failure::Input(text),
-        E::Fs(_) | E::Fuse { .. } | E::Io(_) => Failure::Run(text),
-    }
+/// The failure to mount the file system on an image. The message starts with the name of the image.
+pub fn of_mount(image: &std::path::Path, error: &margay_fuse::MountError) -> Failure {
+    Failure::Run(format!("{}: {error}", image.display()))
 }
 
 /// The failure to open or create an image. The message starts with the name of the image.
@@ -113,18 +107,6 @@ pub fn of_image(image: &std::path::Path, error: &margay_media::ImageError) -> Fa
 
 impl From<margay_policy::SpecError> for Failure {
     fn from(error: margay_policy::SpecError) -> Self {
-        Self::Usage(error.to_string())
-    }
-}
-
-impl From<margay_vm::UnknownScheme> for Failure {
-    fn from(error: margay_vm::UnknownScheme) -> Self {
-        Self::Usage(error.to_string())
-    }
-}
-
-impl From<margay_hybrid::HybridError> for Failure {
-    fn from(error: margay_hybrid::HybridError) -> Self {
         Self::Usage(error.to_string())
     }
 }

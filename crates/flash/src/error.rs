@@ -68,6 +68,12 @@ pub enum FlashError {
         /// The page.
         ppn: Ppn,
     },
+    /// All numbers that the format has for programs and host writes are used up, 2^48 - 1 of each: the device can be
+    /// read, and written only after it was formatted anew.
+    NumbersSpent {
+        /// The page that was to be programmed.
+        ppn: Ppn,
+    },
     /// The chip reported a failed program; the segment has to be retired.
     ProgramFailed {
         /// The page.
@@ -78,6 +84,14 @@ pub enum FlashError {
         /// The segment.
         segment: SegmentId,
     },
+}
+
+impl FlashError {
+    /// Whether the chip answered and the page cannot be read. Any other error of a read, such as [`Self::Io`], says
+    /// nothing of the page: it may be read another time.
+    pub const fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Uncorrectable { .. } | Self::Corrupt { .. } | Self::Lost { .. })
+    }
 }
 
 impl fmt::Display for FlashError {
@@ -107,6 +121,10 @@ impl fmt::Display for FlashError {
             Self::Uncorrectable { ppn } => write!(f, "page {ppn} has more bit errors than the ECC corrects"),
             Self::Corrupt { ppn } => write!(f, "page {ppn} is not what was programmed: its checksum or owner is wrong"),
             Self::Lost { ppn } => write!(f, "the data of page {ppn} could not be read when it was moved, and is lost"),
+            Self::NumbersSpent { ppn } => write!(
+                f,
+                "page {ppn} cannot be programmed: the device has used up its 2^48 - 1 sequence numbers; copy the data elsewhere and format it anew"
+            ),
             Self::ProgramFailed { ppn } => write!(f, "programming page {ppn} failed"),
             Self::EraseFailed { segment } => write!(f, "erasing segment {segment} failed"),
         }

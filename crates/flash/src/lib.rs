@@ -3,6 +3,7 @@
 //! Nothing here knows about mapping, cleaning or formats. Addresses are `u32` page numbers, sizes are
 //! `u64` bytes.
 #![no_std]
+extern crate alloc;
 
 mod error;
 mod geometry;
@@ -73,29 +74,36 @@ pub trait Flash {
     }
 }
 
-impl<F: Flash + ?Sized> Flash for &mut F {
-    fn geometry(&self) -> &Geometry {
-        (**self).geometry()
-    }
-    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        (**self).read(ppn, data, spare)
-    }
-    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
-        (**self).program(ppn, data, spare)
-    }
-    fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
-        (**self).erase(segment)
-    }
-    fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        (**self).read_part(ppn, offset_bytes, bytes)
-    }
-    fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
-        (**self).program_part(ppn, offset_bytes, bytes)
-    }
-    fn has_payload(&self) -> bool {
-        (**self).has_payload()
-    }
-    fn sync(&mut self) -> Result<(), FlashError> {
-        (**self).sync()
-    }
+/// What points to a device is one.
+macro_rules! forward {
+    ($($pointer:ty),*) => {$(
+        impl<F: Flash + ?Sized> Flash for $pointer {
+            fn geometry(&self) -> &Geometry {
+                (**self).geometry()
+            }
+            fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
+                (**self).read(ppn, data, spare)
+            }
+            fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
+                (**self).program(ppn, data, spare)
+            }
+            fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+                (**self).erase(segment)
+            }
+            fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+                (**self).read_part(ppn, offset_bytes, bytes)
+            }
+            fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
+                (**self).program_part(ppn, offset_bytes, bytes)
+            }
+            fn has_payload(&self) -> bool {
+                (**self).has_payload()
+            }
+            fn sync(&mut self) -> Result<(), FlashError> {
+                (**self).sync()
+            }
+        }
+    )*};
 }
+
+forward!(&mut F, alloc::boxed::Box<F>);

@@ -1,7 +1,7 @@
 //! The anchor: segment 0 of devices that cannot be programmed byte by byte. Page 0 holds the superblock, the pages
 //! behind it records, of which the last one counts. On NOR the record is the last page of the checkpoint.
 
-use crate::bytes::{Reader, Writer};
+use crate::bytes::{PutBytes, Reader, U48_MAX};
 use crate::crc::crc32c;
 use crate::formatted::Formatted;
 use crate::paired::Paired;
@@ -41,20 +41,18 @@ impl Record {
     /// Writes it into a page.
     pub fn encode(&self, page: &mut [u8]) {
         page.fill(0);
-        let mut writer = Writer::new(page);
-        writer.put(MAGIC);
-        writer.uint(0, 4); // the CRC's place
+        let mut rest = &mut *page;
+        rest.put(MAGIC);
+        rest.put_u32(0); // the CRC's place
         match self {
-            Self::InUse => writer.uint(1, 4),
+            Self::InUse => rest.put_u32(1),
             Self::Stopped(at) => {
-                writer.uint(2, 4);
-                writer.uint(at.seq, 8);
-                writer.uint(at.len_bytes, 8);
-                writer.uint(at.crc.into(), 4);
-                writer.uint(at.segments.len() as u64, 4);
-                for segment in &at.segments {
-                    writer.uint(segment.0.into(), 4);
-                }
+                rest.put_u32(2);
+                rest.put_uint(at.seq, 8);
+                rest.put_uint(at.len_bytes, 8);
+                rest.put_u32(at.crc);
+                rest.put_u32(at.segments.len() as u32);
+                at.segments.iter().for_each(|segment| rest.put_u32(segment.0));
             }
         }
         let crc = crc32c(&page[8..]).to_le_bytes();
@@ -64,25 +62,21 @@ impl Record {
     /// Reads it from a page.
     pub fn decode(page: &[u8], segments: u32) -> Option<Self> {
         let mut reader = Reader::new(page);
-        if reader.take(4) != MAGIC || reader.u32() != crc32c(&page[8..]) {
+        if reader.take(4)? != MAGIC || reader.u32()? != crc32c(reader.rest()) {
             return None;
         }
-        match reader.u32() {
+        match reader.u32()? {
             1 => Some(Self::InUse),
             2 => {
-                let (seq, len_bytes, crc, count) = (reader.uint(8), reader.uint(8), reader.u32(), reader.u32());
-                if count > segments {
-                    return None;
-                }
-                let list: Vec<_> = (0..count).map(|_| SegmentId(reader.u32())).collect();
-                let sound = !reader.is_short() && list.iter().all(|segment| segment.0 < segments);
-                sound.then_some(Self::Stopped(CheckpointAt { seq, len_bytes, crc, segments: list }))
+                let (seq, len_bytes, crc) = (reader.u64()?, reader.u64()?, reader.u32()?);
+                let segments = reader.segments(segments)?;
+                (seq <= U48_MAX).then_some(Self::Stopped(CheckpointAt { seq, len_bytes, crc, segments }))
             }
             _ => None,
         }
     }
 
-    /// Most segments that a checkpoint may take with pages of this size.
+    /// The largest number of segments that a checkpoint may take with pages of this size.
     pub const fn max_segments(page_bytes: u32) -> u32 {
         (page_bytes - 40) / 4
     }
@@ -153,7 +147,9 @@ impl<F: Flash> Formatted<F> {
             return Ok(());
         }
         match self.try_write_anchor(anchor, superblock, record) {
-            Err(FlashError::ProgramFailed { .. } | FlashError::EraseFailed { .. }) => {
+            Err(
+                FlashError::ProgramFailed { .. } | FlashError::EraseFailed { .. } | FlashError::NumbersSpent { .. },
+            ) => {
                 anchor.broken = true;
                 Ok(())
             }
@@ -167,12 +163,16 @@ impl<F: Flash> Formatted<F> {
         superblock: &Superblock,
         record: &Record,
     ) -> Result<(), FlashError> {
+        if anchor.seq + 2 > U48_MAX {
+            return Err(FlashError::NumbersSpent { ppn: Ppn(0) });
+        }
         let mut page = vec![0; self.geometry.page_bytes() as usize];
         if anchor.next == 0 || anchor.next >= self.geometry.pages_per_segment() {
-            let info = SegmentInfo { erases: anchor.erases + 1, ..SegmentInfo::default() };
+            let erases = anchor.erases.saturating_add(1);
+            let info = SegmentInfo { erases, ..SegmentInfo::default() };
             self.device.sync()?;
             self.device.erase(SegmentId(0))?;
-            anchor.erases += 1;
+            anchor.erases = erases;
             self.begin_kind(Kind::Anchor, SegmentId(0), info)?;
             let bytes = superblock.encode().expect("a superblock that was encoded once can be encoded again");
             page[..bytes.len()].copy_from_slice(&bytes);

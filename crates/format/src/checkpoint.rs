@@ -66,10 +66,16 @@ impl<F: Flash> Formatted<F> {
         if pages > at.segments.len() as u64 * u64::from(self.geometry.pages_per_segment()) {
             return Ok((None, 0));
         }
-        let mut bytes = vec![0; (pages * page_bytes) as usize];
-        for (index, page) in (0..).zip(bytes.chunks_exact_mut(page_bytes as usize)) {
+        // A checkpoint that memory has no room for counts as none: the device was stopped on a larger machine.
+        let mut bytes: Vec<u8> = Vec::new();
+        if usize::try_from(pages * page_bytes).map_or(true, |len| bytes.try_reserve_exact(len).is_err()) {
+            return Ok((None, 0));
+        }
+        for index in 0..pages as u32 {
             let Some(ppn) = self.checkpoint_place(&at.segments, index) else { return Ok((None, index)) };
-            match self.read_tagged(ppn, page) {
+            let start = bytes.len();
+            bytes.resize(start + page_bytes as usize, 0);
+            match self.read_tagged(ppn, &mut bytes[start..]) {
                 Ok((Decoded::Tag(tag), _)) if tag.kind == Kind::Checkpoint => {}
                 Ok(_) | Err(FlashError::Uncorrectable { .. }) => return Ok((None, index + 1)),
                 Err(error) => return Err(error),
@@ -129,5 +135,43 @@ impl<F: Flash> Formatted<F> {
             Err(FlashError::EraseFailed { .. }) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use margay_flash::{Geometry, ReadStatus};
+
+    /// The largest chip that there can be, and nothing can be read of it.
+    struct Unreadable(Geometry);
+
+    impl Flash for Unreadable {
+        fn geometry(&self) -> &Geometry {
+            &self.0
+        }
+        fn read(&mut self, _: Ppn, _: &mut [u8], _: &mut [u8]) -> Result<ReadStatus, FlashError> {
+            Err(FlashError::PowerLost)
+        }
+        fn program(&mut self, _: Ppn, _: &[u8], _: &[u8]) -> Result<(), FlashError> {
+            Err(FlashError::PowerLost)
+        }
+        fn erase(&mut self, _: SegmentId) -> Result<(), FlashError> {
+            Err(FlashError::PowerLost)
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_that_memory_has_no_room_for_is_not_read() {
+        let geometry = Geometry::new(0xFFFF, 0x1_0000, 0x1_0000).unwrap().with_spare(64);
+        let mut device = Formatted::new(Unreadable(geometry), 1, [0; crate::SUPERBLOCK_BYTES]).unwrap();
+        let at = |len_bytes| CheckpointAt {
+            seq: 0,
+            len_bytes,
+            crc: 0,
+            segments: (0..geometry.segments()).map(SegmentId).collect(),
+        };
+        assert_eq!(device.read_checkpoint(&at(geometry.bytes())), Ok((None, 0)));
+        assert_eq!(device.read_checkpoint(&at(1)), Err(FlashError::PowerLost), "a small one is read");
     }
 }

@@ -1,4 +1,4 @@
-use crate::bytes::{Reader, Writer};
+use crate::bytes::{PutBytes, Reader, U48_MAX};
 use crate::crc::crc32c;
 use crate::layout::{Layout, LayoutError, Place, TAG_BYTES, VERSION};
 use crate::paired::Paired;
@@ -58,25 +58,33 @@ pub(crate) struct Marks {
 impl Marks {
     pub fn decode(bytes: &[u8]) -> Self {
         let touched = bytes.iter().any(|byte| *byte != 0xFF);
-        let mut marks = Self { touched, ..Self::default() };
-        let mut reader = Reader::new(&bytes[..OPENED_AT as usize]);
-        let (magic, _, erases, total_erases) = (reader.uint(1), reader.uint(3), reader.u32(), reader.uint(4));
-        if magic == u64::from(ERASED_MARK) && reader.u32() == crc32c(&bytes[..12]) {
-            marks.erased = Some((erases, total_erases));
+        let (erased, opened) = bytes.split_at(OPENED_AT as usize);
+        let opened = Self::decode_opened(opened);
+        Self {
+            erased: Self::decode_erased(erased),
+            touched,
+            opened: opened.map(|(kind, info, _)| (kind, info)),
+            opened_seq: opened.map_or(0, |(.., seq)| seq),
         }
-        let opened = &bytes[OPENED_AT as usize..MARKS_BYTES];
-        let mut reader = Reader::new(opened);
-        let (magic, _, kind, stream) = (reader.uint(1), reader.uint(1), reader.uint(1), reader.uint(1) as u8);
-        let (erases, opened_us, opened_writes, total_erases) =
-            (reader.u32(), reader.uint(6), reader.uint(6), reader.uint(4));
-        let opened_seq = reader.u32();
-        if magic == u64::from(OPENED_MARK) && reader.u32() == crc32c(&opened[..28]) {
-            let info = SegmentInfo { erases, total_erases, stream, opened_us, opened_writes };
-            let kind = if kind == Kind::Checkpoint as u64 { Kind::Checkpoint } else { Kind::Data };
-            marks.opened = Some((kind, info));
-            marks.opened_seq = opened_seq;
+    }
+
+    /// Reads the mark of erasing: erase count of the segment and erases of the device.
+    fn decode_erased(bytes: &[u8]) -> Option<(u32, u64)> {
+        let mut reader = Reader::new(bytes);
+        let (magic, _, erases, total_erases) = (reader.u8()?, reader.take(3)?, reader.u32()?, reader.uint(4)?);
+        (magic == ERASED_MARK && reader.u32()? == crc32c(&bytes[..12])).then_some((erases, total_erases))
+    }
+
+    fn decode_opened(bytes: &[u8]) -> Option<(Kind, SegmentInfo, u32)> {
+        let mut reader = Reader::new(bytes);
+        let (magic, _, kind, stream) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
+        let (erases, opened_us, opened_writes) = (reader.u32()?, reader.uint(6)?, reader.uint(6)?);
+        let (total_erases, opened_seq) = (reader.uint(4)?, reader.u32()?);
+        if magic != OPENED_MARK || reader.u32()? != crc32c(&bytes[..28]) {
+            return None;
         }
-        marks
+        let kind = if kind == Kind::Checkpoint as u8 { Kind::Checkpoint } else { Kind::Data };
+        Some((kind, SegmentInfo { erases, total_erases, stream, opened_us, opened_writes }, opened_seq))
     }
 }
 
@@ -122,6 +130,11 @@ impl<F: Flash> Formatted<F> {
         self.device.into_device()
     }
 
+    /// The bytes of the superblock.
+    pub fn superblock(&self) -> &[u8; SUPERBLOCK_BYTES] {
+        &self.superblock
+    }
+
     /// Tells of a segment that is erased and not in use.
     pub fn note_free(&mut self, segment: SegmentId, erases: u32) {
         self.ledger.insert(0, (segment, erases));
@@ -150,13 +163,13 @@ impl<F: Flash> Formatted<F> {
         self.filling.push(Filling { segment, info, pages: Vec::new() });
         if self.layout.place == Place::Table {
             let mut mark = [0xFF; MARKS_BYTES - OPENED_AT as usize];
-            let mut writer = Writer::new(&mut mark);
-            writer.put(&[OPENED_MARK, VERSION, kind as u8, info.stream]);
-            writer.uint(info.erases.into(), 4);
-            writer.uint(info.opened_us, 6);
-            writer.uint(info.opened_writes, 6);
-            writer.uint(info.total_erases.min(u64::from(u32::MAX)), 4);
-            writer.uint(self.last_seq, 4);
+            let mut rest = &mut mark[..];
+            rest.put(&[OPENED_MARK, VERSION, kind as u8, info.stream]);
+            rest.put_u32(info.erases);
+            rest.put_u48(info.opened_us);
+            rest.put_u48(info.opened_writes);
+            rest.put_uint(info.total_erases.min(u64::from(u32::MAX)), 4);
+            rest.put_uint(self.last_seq, 4);
             let crc = crc32c(&mark[..28]);
             mark[28..].copy_from_slice(&crc.to_le_bytes());
             let header = self.geometry.first_page(segment);
@@ -166,12 +179,16 @@ impl<F: Flash> Formatted<F> {
         Ok(())
     }
 
-    /// Programs a page of the given kind in a segment that was begun.
+    /// Programs a page of the given kind in a segment that was begun. [`FlashError::NumbersSpent`], with nothing
+    /// programmed, if its numbers do not fit a tag: cut short they would be those of an older page.
     pub fn program_kind(&mut self, kind: Kind, ppn: Ppn, data: &[u8], page: PageInfo) -> Result<(), FlashError> {
         self.put(kind, ppn, data, page, crc32c(data))
     }
 
     fn put(&mut self, kind: Kind, ppn: Ppn, data: &[u8], page: PageInfo, data_crc: u32) -> Result<(), FlashError> {
+        if page.seq.max(page.version) > U48_MAX {
+            return Err(FlashError::NumbersSpent { ppn });
+        }
         let segment = self.geometry.segment_of(ppn);
         let filling = self.filling.iter_mut().find(|filling| filling.segment == segment);
         let filling = filling.expect("pages are programmed in segments that were begun");
@@ -239,7 +256,12 @@ impl<F: Flash> Store for Formatted<F> {
 
     fn copy(&mut self, from: Ppn, to: Ppn, owner: u64, seq: u64) -> Result<Copied, FlashError> {
         let mut scratch = core::mem::take(&mut self.scratch);
-        let read = self.read_tagged(from, &mut scratch);
+        let is_wanted = |decoded: &Decoded| matches!(decoded, Decoded::Tag(tag) if tag.page.owner == owner);
+        let mut read = self.read_tagged(from, &mut scratch);
+        if read.as_ref().map_or_else(FlashError::is_unreadable, |(decoded, _)| !is_wanted(decoded)) {
+            // It is given up for good, so it is tried once more.
+            read = self.read_tagged(from, &mut scratch);
+        }
         let (page, data_crc, copied) = match read {
             Ok((Decoded::Tag(tag), _)) if tag.page.owner == owner => {
                 let copied = if tag.page.lost { Copied::Lost } else { Copied::Whole };
@@ -274,24 +296,37 @@ impl<F: Flash> Store for Formatted<F> {
     }
 
     fn erase(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
-        // What was copied out of it must be on flash first.
-        self.device.sync()?;
-        self.device.erase(segment)?;
-        if self.layout.place == Place::Table {
-            let mut mark = [0; OPENED_AT as usize];
-            let mut writer = Writer::new(&mut mark);
-            writer.put(&[ERASED_MARK, VERSION, 0, 0]);
-            writer.uint(info.erases.into(), 4);
-            writer.uint(info.total_erases.min(u64::from(u32::MAX)), 4);
-            let crc = crc32c(&mark[..12]);
-            mark[12..].copy_from_slice(&crc.to_le_bytes());
-            self.device.program_part(self.geometry.first_page(segment), 0, &mark)?;
-        }
+        self.erase_and_mark(segment, info)?;
         self.note_free(segment, info.erases);
         Ok(())
     }
 
     fn sync(&mut self) -> Result<(), FlashError> {
         self.device.sync()
+    }
+}
+
+impl<F: Flash> Formatted<F> {
+    /// Erases a segment of a device that is being formatted; unlike others it enters no ledger.
+    pub fn erase_for_format(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+        self.erase_and_mark(segment, SegmentInfo { erases: 1, ..SegmentInfo::default() })
+    }
+
+    /// Erases a segment and marks it as erased where the layout has such marks.
+    fn erase_and_mark(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
+        // What was copied out of it must be on flash first.
+        self.device.sync()?;
+        self.device.erase(segment)?;
+        if self.layout.place == Place::Table {
+            let mut mark = [0; OPENED_AT as usize];
+            let mut rest = &mut mark[..];
+            rest.put(&[ERASED_MARK, VERSION, 0, 0]);
+            rest.put_u32(info.erases);
+            rest.put_uint(info.total_erases.min(u64::from(u32::MAX)), 4);
+            let crc = crc32c(&mark[..12]);
+            mark[12..].copy_from_slice(&crc.to_le_bytes());
+            self.device.program_part(self.geometry.first_page(segment), 0, &mark)?;
+        }
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::formatted::{Formatted, MARKS_BYTES, Marks};
 use crate::layout::{Layout, Place, TAG_BYTES};
-use crate::tag::{Decoded, Kind, PageInfo, SegmentInfo, Tag};
+use crate::tag::{Decoded, Earlier, Kind, PageInfo, SegmentInfo, Tag};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Ppn, ReadStatus, SegmentId};
 
@@ -59,6 +59,28 @@ impl<F: Flash> Formatted<F> {
             _ => self.scan_table(segment, &mut found)?,
         }
         Ok(found)
+    }
+
+    /// The pages that were programmed before a page in its segment, nearest first, as far as its tag's window names
+    /// them; none if its tag cannot be read.
+    pub fn earlier_pages(&mut self, ppn: Ppn) -> Result<Vec<Earlier>, FlashError> {
+        match self.read_tagged(ppn, &mut []) {
+            Ok((Decoded::Tag(tag), _)) => Ok(tag.earlier(&self.layout, &self.spare).collect()),
+            Ok(_) | Err(FlashError::Uncorrectable { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the place of a page's tag is erased but for at most so many bits. False if it cannot be read.
+    pub fn is_tag_erased(&mut self, ppn: Ppn, max_flipped_bits: u32) -> Result<bool, FlashError> {
+        match self.read_tagged(ppn, &mut []) {
+            Ok(_) => {
+                let tag = &self.spare[..self.layout.tag_bytes()];
+                Ok(tag.iter().map(|byte| byte.count_zeros()).sum::<u32>() <= max_flipped_bits)
+            }
+            Err(FlashError::Uncorrectable { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn see(&mut self, page: u32, found: &mut FoundSegment) -> Result<Seen, FlashError> {

@@ -1,7 +1,7 @@
-use crate::bytes::{Reader, Writer};
+use crate::bytes::{PutBytes, Reader};
 use crate::crc::crc32c;
 use crate::layout::VERSION;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use margay_flash::Geometry;
@@ -118,29 +118,29 @@ impl Superblock {
             return Err(SuperblockError::TooLong);
         }
         let mut bytes = [0; SUPERBLOCK_BYTES];
-        let mut writer = Writer::new(&mut bytes);
-        writer.put(MAGIC);
-        writer.uint(0, 4); // the CRC's place
-        writer.put(&[VERSION, self.client as u8, u8::from(self.geometry.is_byte_programmable()), 0]);
+        let mut rest = &mut bytes[..];
+        rest.put(MAGIC);
+        rest.put_u32(0); // the CRC's place
+        rest.put(&[VERSION, self.client as u8, u8::from(self.geometry.is_byte_programmable()), 0]);
         for features in [self.compatible, self.read_only_compatible, self.incompatible] {
-            writer.uint(features.into(), 4);
+            rest.put_u32(features);
         }
-        writer.put(&self.uuid);
-        writer.uint(self.created_s, 8);
+        rest.put(&self.uuid);
+        rest.put_uint(self.created_s, 8);
         let geometry = &self.geometry;
         let shape = [geometry.segments(), geometry.pages_per_segment(), geometry.page_bytes(), geometry.spare_bytes()];
         let marks = [self.exported_pages, self.low_water, self.high_water, self.max_pages_per_write];
         for number in shape.into_iter().chain(marks) {
-            writer.uint(number.into(), 4);
+            rest.put_u32(number);
         }
         for text in texts {
-            writer.put(&[text.len() as u8]);
-            writer.put(text.as_bytes());
+            rest.put(&[text.len() as u8]);
+            rest.put(text.as_bytes());
         }
-        writer.put(&[self.read_only_ranges.len() as u8]);
+        rest.put(&[self.read_only_ranges.len() as u8]);
         for (first, count) in &self.read_only_ranges {
-            writer.uint((*first).into(), 4);
-            writer.uint((*count).into(), 4);
+            rest.put_u32(*first);
+            rest.put_u32(*count);
         }
         let crc = crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -151,52 +151,55 @@ impl Superblock {
     pub fn decode(bytes: &[u8]) -> Result<Self, SuperblockError> {
         let bytes = bytes.get(..SUPERBLOCK_BYTES).ok_or(SuperblockError::NotMargay)?;
         let mut reader = Reader::new(bytes);
-        if reader.take(8) != MAGIC {
+        if reader.take(MAGIC.len()) != Some(MAGIC) {
             return Err(SuperblockError::NotMargay);
         }
-        if reader.u32() != crc32c(&bytes[12..]) {
+        if reader.u32() != Some(crc32c(reader.rest())) {
             return Err(SuperblockError::Damaged);
         }
-        let version = reader.uint(1) as u8;
+        Self::decode_fields(reader).ok_or(SuperblockError::Impossible { field: "length" })?
+    }
+
+    /// Reads the fields behind the checksum; `None` if they are longer than a superblock.
+    fn decode_fields(mut reader: Reader<'_>) -> Option<Result<Self, SuperblockError>> {
+        let impossible = |field| Some(Err(SuperblockError::Impossible { field }));
+        let version = reader.u8()?;
         if version > VERSION {
-            return Err(SuperblockError::Newer { version });
+            return Some(Err(SuperblockError::Newer { version }));
         }
-        let (client, nor, _) = (reader.uint(1), reader.uint(1), reader.uint(1));
+        let (client, nor, _) = (reader.u8()?, reader.u8()?, reader.u8()?);
         let client = match client {
             1 => ClientKind::Disk,
             2 => ClientKind::FileSystem,
             3 => ClientKind::Hybrid,
-            _ => return Err(SuperblockError::Impossible { field: "client" }),
+            _ => return impossible("client"),
         };
-        let (compatible, read_only_compatible, incompatible) = (reader.u32(), reader.u32(), reader.u32());
+        let (compatible, read_only_compatible, incompatible) = (reader.u32()?, reader.u32()?, reader.u32()?);
         if incompatible & !KNOWN_INCOMPATIBLE != 0 {
-            return Err(SuperblockError::UnknownFeatures { bits: incompatible & !KNOWN_INCOMPATIBLE });
+            return Some(Err(SuperblockError::UnknownFeatures { bits: incompatible & !KNOWN_INCOMPATIBLE }));
         }
-        let mut uuid = [0; 16];
-        uuid.copy_from_slice(reader.take(16));
-        let created_s = reader.uint(8);
-        let (segments, pages, page_bytes, spare_bytes) = (reader.u32(), reader.u32(), reader.u32(), reader.u32());
-        let geometry = Geometry::new(segments, pages, page_bytes)
-            .map_err(|_| SuperblockError::Impossible { field: "geometry" })?
-            .with_spare(spare_bytes);
+        let uuid = reader.take(16)?.try_into().ok()?;
+        let created_s = reader.u64()?;
+        let (segments, pages, page_bytes, spare_bytes) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
+        let Ok(geometry) = Geometry::new(segments, pages, page_bytes) else { return impossible("geometry") };
+        let geometry = geometry.with_spare(spare_bytes);
         let geometry = if nor == 1 { geometry.byte_programmable() } else { geometry };
-        let (exported_pages, low_water, high_water, most) = (reader.u32(), reader.u32(), reader.u32(), reader.u32());
-        let mut text = || {
-            let len = reader.uint(1) as usize;
-            core::str::from_utf8(reader.take(len)).map(ToString::to_string)
-        };
-        let bad_text = |_| SuperblockError::Impossible { field: "policy text" };
-        let (selection, placement, leveling) =
-            (text().map_err(bad_text)?, text().map_err(bad_text)?, text().map_err(bad_text)?);
-        let ranges = reader.uint(1);
-        let read_only_ranges = (0..ranges).map(|_| (reader.u32(), reader.u32())).collect();
-        if reader.is_short() {
-            return Err(SuperblockError::Impossible { field: "length" });
+        let exported_pages = reader.u32()?;
+        let (low_water, high_water, max_pages_per_write) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let mut texts = [const { String::new() }; 3];
+        for text in &mut texts {
+            let len = reader.u8()?;
+            let Ok(read) = core::str::from_utf8(reader.take(len.into())?) else { return impossible("policy text") };
+            *text = read.into();
         }
+        let [selection, placement, leveling] = texts;
+        let ranges = reader.u8()?;
+        let ranges: Option<_> = (0..ranges).map(|_| Some((reader.u32()?, reader.u32()?))).collect();
+        let read_only_ranges = ranges?;
         if exported_pages == 0 || exported_pages > geometry.pages() {
-            return Err(SuperblockError::Impossible { field: "exported capacity" });
+            return impossible("exported capacity");
         }
-        Ok(Self {
+        Some(Ok(Self {
             geometry,
             client,
             exported_pages,
@@ -207,12 +210,12 @@ impl Superblock {
             incompatible,
             low_water,
             high_water,
-            max_pages_per_write: most,
+            max_pages_per_write,
             selection,
             placement,
             leveling,
             read_only_ranges,
-        })
+        }))
     }
 
     /// Whether it has features that allow this version reading only.

@@ -1,4 +1,4 @@
-use crate::bytes::{Reader, Writer};
+use crate::bytes::{PutBytes, Reader};
 use crate::crc::crc32c_of_two;
 use crate::layout::{Layout, TAG_BYTES, VERSION};
 use margay_flash::SegmentId;
@@ -101,37 +101,39 @@ pub struct Earlier {
 
 impl Tag {
     /// Writes the tag, with the erased segments of the ledger, latest first, and the pages of the window as
-    /// (owner, sequence number), ascending; those that do not fit are left out.
+    /// (owner, sequence number), ascending; those that do not fit are left out. What is over [`crate::U48_MAX`] is
+    /// written as that.
     pub fn encode(&self, layout: &Layout, ledger: &[(SegmentId, u32)], before: &[(u64, u64)], bytes: &mut [u8]) {
         let owner_bytes = usize::from(layout.owner_bytes);
         let before = &before[before.len().saturating_sub(layout.window.into())..];
         let flags = u8::from(self.page.lost) | self.page.heat_kind << 4;
-        let mut writer = Writer::new(bytes);
-        writer.put(&[MAGIC, VERSION << 4 | layout.owner_bytes, self.kind as u8, flags]);
-        writer.put(&[self.segment.stream, before.len() as u8]);
-        writer.uint(self.segment.total_erases.min(u64::from(u32::MAX)), 4);
-        writer.uint(self.segment.erases.into(), 4);
-        writer.uint(self.page.owner, 8);
-        writer.uint(self.page.seq, 6);
-        writer.uint(self.page.version, 6);
-        writer.uint(self.page.time_us, 6);
-        writer.uint(self.page.heat.into(), 4);
-        writer.uint(self.data_crc.into(), 4);
-        writer.uint(self.segment.opened_us, 6);
-        writer.uint(self.segment.opened_writes, 6);
-        writer.uint(0, 4); // the CRC's place
+        let len = bytes.len();
+        let mut rest = &mut *bytes;
+        rest.put(&[MAGIC, VERSION << 4 | layout.owner_bytes, self.kind as u8, flags]);
+        rest.put(&[self.segment.stream, before.len() as u8]);
+        rest.put_uint(self.segment.total_erases.min(u64::from(u32::MAX)), 4);
+        rest.put_u32(self.segment.erases);
+        rest.put_uint(self.page.owner, 8);
+        rest.put_u48(self.page.seq);
+        rest.put_u48(self.page.version);
+        rest.put_u48(self.page.time_us);
+        rest.put_u32(self.page.heat);
+        rest.put_u32(self.data_crc);
+        rest.put_u48(self.segment.opened_us);
+        rest.put_u48(self.segment.opened_writes);
+        rest.put_u32(0); // the CRC's place
         let unused = core::iter::repeat((SegmentId(NO_SEGMENT), u32::MAX));
         for (segment, erases) in ledger.iter().copied().chain(unused).take(layout.ledger.into()) {
-            writer.uint(segment.0.into(), 4);
-            writer.uint(erases.into(), 4);
+            rest.put_u32(segment.0);
+            rest.put_u32(erases);
         }
         let mut after = self.page.seq;
         for (owner, seq) in before.iter().rev() {
-            writer.uint(*owner, owner_bytes);
-            writer.uint((after - seq).min(FAR.into()), 2);
+            rest.put_uint(*owner, owner_bytes);
+            rest.put_uint((after - seq).min(FAR.into()), 2);
             after = *seq;
         }
-        let used = writer.at();
+        let used = len - rest.len();
         let end = layout.tag_bytes();
         bytes[used..end].fill(0xFF);
         let crc = crc32c_of_two(&bytes[..CRC_AT], &bytes[TAG_BYTES..end]);
@@ -144,25 +146,29 @@ impl Tag {
         if bytes.iter().all(|byte| *byte == 0xFF) {
             return Decoded::Erased;
         }
+        Self::decode_fields(layout, bytes).unwrap_or(Decoded::Damaged)
+    }
+
+    /// Reads the fields of a tag whose bytes are not all erased.
+    fn decode_fields(layout: &Layout, bytes: &[u8]) -> Option<Decoded> {
         let mut reader = Reader::new(bytes);
-        let (magic, version, kind, flags) = (reader.uint(1), reader.uint(1), reader.uint(1), reader.uint(1) as u8);
-        let (stream, window) = (reader.uint(1) as u8, reader.uint(1) as u8);
-        let total_erases = reader.uint(4);
-        let erases = reader.u32();
-        let owner = reader.uint(8);
-        let (seq, version_number, time_us) = (reader.uint(6), reader.uint(6), reader.uint(6));
-        let (heat, data_crc) = (reader.u32(), reader.u32());
-        let (opened_us, opened_writes) = (reader.uint(6), reader.uint(6));
-        let crc = reader.u32();
-        if magic != u64::from(MAGIC) || crc != crc32c_of_two(&bytes[..CRC_AT], &bytes[TAG_BYTES..]) {
-            return Decoded::Damaged;
+        let (magic, version, kind, flags) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
+        let (stream, window) = (reader.u8()?, reader.u8()?);
+        let (total_erases, erases) = (reader.uint(4)?, reader.u32()?);
+        let owner = reader.u64()?;
+        let (seq, version_number, time_us) = (reader.uint(6)?, reader.uint(6)?, reader.uint(6)?);
+        let (heat, data_crc) = (reader.u32()?, reader.u32()?);
+        let (opened_us, opened_writes) = (reader.uint(6)?, reader.uint(6)?);
+        let crc = reader.u32()?;
+        if magic != MAGIC || crc != crc32c_of_two(&bytes[..CRC_AT], &bytes[TAG_BYTES..]) {
+            return None;
         }
-        if version >> 4 > u64::from(VERSION) {
-            return Decoded::Newer((version >> 4) as u8);
+        if version >> 4 > VERSION {
+            return Some(Decoded::Newer(version >> 4));
         }
-        let Some(kind) = Kind::from_byte(kind as u8) else { return Decoded::Damaged };
-        if version as u8 & 15 != layout.owner_bytes || window > layout.window {
-            return Decoded::Damaged;
+        let kind = Kind::from_byte(kind)?;
+        if version & 15 != layout.owner_bytes || window > layout.window {
+            return None;
         }
         let page = PageInfo {
             owner,
@@ -174,7 +180,7 @@ impl Tag {
             lost: flags & 1 != 0,
         };
         let segment = SegmentInfo { erases, total_erases, stream, opened_us, opened_writes };
-        Decoded::Tag(Self { kind, page, segment, data_crc, window })
+        Some(Decoded::Tag(Self { kind, page, segment, data_crc, window }))
     }
 
     /// Finds the one flipped bit that makes damaged bytes a tag again and corrects it. CRC-32C tells every pair
@@ -196,21 +202,19 @@ impl Tag {
         let start = TAG_BYTES + usize::from(layout.ledger) * 8;
         let window = &bytes[start..][..usize::from(self.window) * (owner_bytes + 2)];
         let mut after = Some(self.page.seq);
-        window.chunks_exact(owner_bytes + 2).map(move |entry| {
-            let mut reader = Reader::new(entry);
-            let (owner, gap) = (reader.uint(owner_bytes), reader.uint(2));
-            after = if gap == u64::from(FAR) { None } else { after.and_then(|after| after.checked_sub(gap)) };
-            Earlier { owner, seq: after }
+        let mut reader = Reader::new(window);
+        core::iter::from_fn(move || {
+            let (owner, gap) = (reader.uint(owner_bytes)?, reader.u16()?);
+            after = if gap == FAR { None } else { after.and_then(|after| after.checked_sub(gap.into())) };
+            Some(Earlier { owner, seq: after })
         })
     }
 
     /// The segments that were erased and not yet used when the page was programmed, with their erase counts.
     pub fn ledger<'a>(layout: &Layout, bytes: &'a [u8]) -> impl Iterator<Item = (SegmentId, u32)> + use<'a> {
         let ledger = &bytes[TAG_BYTES..][..usize::from(layout.ledger) * 8];
-        let entries = ledger.chunks_exact(8).map(|entry| {
-            let mut reader = Reader::new(entry);
-            (SegmentId(reader.u32()), reader.u32())
-        });
+        let mut reader = Reader::new(ledger);
+        let entries = core::iter::from_fn(move || Some((SegmentId(reader.u32()?), reader.u32()?)));
         entries.filter(|(segment, _)| segment.0 != NO_SEGMENT)
     }
 }
@@ -218,6 +222,7 @@ impl Tag {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::U48_MAX;
     use margay_flash::Geometry;
 
     fn tag() -> Tag {
@@ -250,6 +255,46 @@ mod tests {
         assert_eq!(earlier, [Earlier { owner: 6, seq: Some(1 << 40) }, Earlier { owner: 5, seq: None }]);
         let ledger: alloc::vec::Vec<_> = Tag::ledger(&layout, &bytes).collect();
         assert_eq!(ledger, [(SegmentId(8), 6)]);
+    }
+
+    #[test]
+    fn the_largest_numbers_are_read_as_written_and_larger_ones_as_the_largest() {
+        let geometry = Geometry::new(9, 32, 4096).unwrap().with_spare(256);
+        // Two bytes are enough for 65,536 owners, eight for all.
+        for (owners, owner) in [(1 << 16, (1 << 16) - 1), (u64::MAX, u64::MAX)] {
+            let layout = Layout::new(&geometry, owners).unwrap();
+            let page = PageInfo {
+                owner,
+                seq: U48_MAX,
+                version: U48_MAX,
+                time_us: U48_MAX,
+                heat: u32::MAX,
+                heat_kind: 3,
+                lost: true,
+            };
+            let segment = SegmentInfo {
+                erases: u32::MAX,
+                total_erases: u32::MAX.into(),
+                stream: u8::MAX,
+                opened_us: U48_MAX,
+                opened_writes: U48_MAX,
+            };
+            let tag = Tag { kind: Kind::Data, page, segment, data_crc: u32::MAX, window: 3 };
+            let before = [(owner, 0), (owner, U48_MAX - 1 - 0xFFFE), (owner, U48_MAX - 1)];
+            let ledger = [(SegmentId(u32::MAX - 1), u32::MAX)];
+            let mut bytes = [0xFF; 256];
+            tag.encode(&layout, &ledger, &before, &mut bytes);
+            assert_eq!(Tag::decode(&layout, &bytes), Decoded::Tag(tag), "{owners} owners");
+            let seqs: alloc::vec::Vec<_> = tag.earlier(&layout, &bytes).map(|earlier| earlier.seq).collect();
+            assert_eq!(seqs, [Some(U48_MAX - 1), Some(U48_MAX - 1 - 0xFFFE), None]);
+            assert!(tag.earlier(&layout, &bytes).all(|earlier| earlier.owner == owner));
+            assert!(Tag::ledger(&layout, &bytes).eq(ledger));
+
+            let over = SegmentInfo { total_erases: u64::MAX, opened_us: 1 << 48, opened_writes: u64::MAX, ..segment };
+            let over = Tag { page: PageInfo { version: 1 << 48, time_us: u64::MAX, ..page }, segment: over, ..tag };
+            over.encode(&layout, &ledger, &before, &mut bytes);
+            assert_eq!(Tag::decode(&layout, &bytes), Decoded::Tag(tag), "larger ones are not small ones");
+        }
     }
 
     #[test]

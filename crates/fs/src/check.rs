@@ -2,12 +2,12 @@
 
 use crate::mount::{FoundFs, FsMountError};
 use crate::node::Kind;
-use crate::owner::{Owned, PageOwner};
+use crate::{Owned, PageOwner};
 use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{Flash, FlashError, Ppn};
 use margay_format::{Formatted, Store, Superblock};
-use margay_log::{Client, MountReport, Owner};
+use margay_log::{Client, MountReport};
 
 /// A problem that a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,11 +88,11 @@ impl FsCheck {
     /// Scans every segment, reads every page in use, and compares the checkpoint, if there is one, with them. Changes
     /// nothing.
     pub fn run<F: Flash>(device: &mut Formatted<F>, superblock: &Superblock) -> Result<Self, FsMountError> {
-        let checkpoint = FoundFs::load(device, superblock, true)?;
+        let by_checkpoint = FoundFs::load(device, superblock, true)?;
         let scanned = FoundFs::load(device, superblock, false)?;
         let mut check = Self {
             scan: scanned.report.clone(),
-            has_checkpoint: checkpoint.report.from_checkpoint,
+            has_checkpoint: by_checkpoint.report.from_checkpoint,
             files: 0,
             directories: 0,
             others: 0,
@@ -101,7 +101,7 @@ impl FsCheck {
             problems: scanned.problems.clone(),
         };
         let mut page = vec![0; device.geometry().page_bytes() as usize];
-        for (object, node) in scanned.index.iter() {
+        for (object, node) in scanned.index().iter() {
             match (node.link_to, node.kind) {
                 (Some(_), _) => check.links += 1,
                 (None, Kind::File) => check.files += 1,
@@ -119,11 +119,11 @@ impl FsCheck {
                     }
                     Err(error) => return Err(error.into()),
                 }
-                if check.has_checkpoint && checkpoint.index.locate(owner) != Some(ppn) {
+                if check.has_checkpoint && by_checkpoint.index().locate(owner) != Some(ppn) {
                     check.problems.push(Problem::Checkpoint { object });
                 }
             }
-            let same = checkpoint.index.node(object).is_some_and(|other| {
+            let same = by_checkpoint.index().node(object).is_some_and(|other| {
                 other.size == node.size && other.name == node.name && other.chunks.count() == node.chunks.count()
             });
             if !same {

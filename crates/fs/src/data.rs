@@ -1,10 +1,9 @@
 //! Reading and writing the data of files.
 
 use crate::node::{Kind, Tail};
-use crate::owner::{MAX_CHUNKS, PageOwner};
-use crate::{Fs, FsError, MAX_SCRUBS};
+use crate::{Fs, FsError, MAX_CHUNKS, PageOwner};
 use alloc::vec;
-use margay_flash::{Ppn, ReadStatus};
+use margay_flash::Ppn;
 use margay_format::Store;
 use margay_log::{Content, Hint};
 
@@ -13,7 +12,7 @@ use margay_log::{Content, Hint};
 pub(crate) const HOLE_BYTES: usize = 16;
 
 impl<D: Store> Fs<D> {
-    /// The size of the largest possible file, in bytes.
+    /// Bytes of the largest file.
     pub fn max_file_bytes(&self) -> u64 {
         u64::from(MAX_CHUNKS) * u64::from(self.index.page_bytes)
     }
@@ -44,13 +43,11 @@ impl<D: Store> Fs<D> {
                 (Some(tail), _) if tail.chunk == chunk => target.copy_from_slice(&tail.data[within..within + count]),
                 (_, None) => target.fill(0),
                 (_, Some(ppn)) if count == page_bytes => {
-                    let status = self.log.read(ppn, target)?;
-                    self.note_read(ppn, status);
+                    self.log.read(ppn, target)?;
                 }
                 (_, Some(ppn)) => {
-                    let status = self.log.read(ppn, &mut self.scratch)?;
+                    self.log.read(ppn, &mut self.scratch)?;
                     target.copy_from_slice(&self.scratch[within..within + count]);
-                    self.note_read(ppn, status);
                 }
             }
             done += count;
@@ -64,15 +61,8 @@ impl<D: Store> Fs<D> {
         self.index.node(object)?.chunks.get(chunk)
     }
 
-    /// A page that the ECC had to correct is rewritten in idle time.
-    fn note_read(&mut self, ppn: Ppn, status: ReadStatus) {
-        if status == ReadStatus::Corrected && self.scrubs.len() < MAX_SCRUBS && !self.scrubs.contains(&ppn) {
-            self.scrubs.push(ppn);
-        }
-    }
-
-    /// Writes `data` at `offset`. Whole chunks go to flash at once. Of the rest one chunk per file, the tail, waits in
-    /// memory for a sync, the end of the session, or a write to another chunk.
+    /// Writes bytes. Whole chunks go to flash at once; of the rest one chunk per file waits in memory for a sync,
+    /// the end of the session, or a write to another chunk.
     pub fn write(&mut self, object: u32, offset: u64, data: &[u8]) -> Result<usize, FsError> {
         self.begin()?;
         self.file(object)?;

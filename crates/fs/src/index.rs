@@ -1,15 +1,14 @@
-use crate::header::{PAGE_HEADER_BYTES, encode, header_bytes};
+use crate::header::{header_bytes, header_of};
 use crate::node::{Kind, Node};
-use crate::owner::{MAX_OBJECTS, Owned, PageOwner};
+use crate::{MAX_OBJECTS, Owned, PageOwner};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
-use margay_flash::{Ppn, SegmentId};
+use margay_flash::Ppn;
 use margay_log::Client;
 
 /// Number of the root directory.
 pub const ROOT: u32 = 1;
-const BAD_MAGIC: &[u8; 4] = b"BADS";
 
 /// A page of object headers.
 #[derive(Clone, Debug, Default)]
@@ -45,8 +44,6 @@ pub(crate) struct Index {
     pub tails: BTreeSet<u32>,
     pub superblock: Option<Ppn>,
     retired_at: Option<Ppn>,
-    pub bad: Vec<SegmentId>,
-    bad_dirty: bool,
     pub generation: u64,
     pub objects: u32,
 }
@@ -67,8 +64,6 @@ impl Index {
             tails: BTreeSet::new(),
             superblock: None,
             retired_at: None,
-            bad: Vec::new(),
-            bad_dirty: false,
             generation: 0,
             objects: 0,
         }
@@ -116,7 +111,7 @@ impl Index {
 
     /// Room for headers on a header page, a new hole left free.
     pub fn room_bytes(&self) -> usize {
-        self.page_bytes as usize - PAGE_HEADER_BYTES - crate::data::HOLE_BYTES
+        self.page_bytes as usize - margay_format::HeaderPage::START_BYTES - crate::data::HOLE_BYTES
     }
 
     /// Adds an object; its number, or `None` if there are too many.
@@ -208,7 +203,8 @@ impl Index {
     /// Writes the header page `page` as it is after the program `seq` into `data`.
     pub fn encode(&self, page: u32, seq: u64, data: &mut [u8]) {
         let members = &self.pages[page as usize].members;
-        let fits = encode(seq, members.iter().map(|object| (*object, self.node(*object).expect("in use"))), data);
+        let header = |object: &u32| header_of(*object, self.node(*object).expect("in use"), self.page_bytes);
+        let fits = margay_format::HeaderPage::encode(seq, members.iter().map(header), data);
         debug_assert!(fits, "header page {page} is too full");
     }
 
@@ -264,23 +260,25 @@ impl Index {
         }
     }
 
+    /// Every valid page with its owner: the file system's own, header pages, then data.
+    pub fn pages(&self) -> impl Iterator<Item = (PageOwner, Ppn)> + '_ {
+        let own = [PageOwner::SUPERBLOCK, PageOwner::RETIRED].into_iter();
+        let owners = own.chain((0..self.pages.len() as u32).map(PageOwner::headers));
+        let pages = owners.filter_map(|owner| Some((owner, self.locate(owner)?)));
+        let chunks = self.iter().flat_map(|(object, node)| {
+            node.chunks.iter().map(move |(chunk, ppn)| (PageOwner::chunk(object, chunk), ppn))
+        });
+        pages.chain(chunks)
+    }
+
     pub fn memory_bytes(&self) -> u64 {
         let nodes: usize = self.iter().map(|(_, node)| node.memory_bytes()).sum();
         let members: usize =
             self.pages.iter().map(|page| (page.members.capacity() + page.removed.capacity()) * 4).sum();
-        let tables = self.nodes.capacity() * 8 + self.pages.capacity() * size_of::<HeaderPage>();
+        let tables =
+            self.nodes.capacity() * size_of::<Option<Box<Node>>>() + self.pages.capacity() * size_of::<HeaderPage>();
         (nodes + members + tables) as u64
     }
-}
-
-/// Reads the list of retired segments.
-pub(crate) fn decode_bad(page: &[u8], segments: u32) -> Option<Vec<SegmentId>> {
-    let mut numbers = margay_log::Numbers(page);
-    if numbers.take(4)? != BAD_MAGIC {
-        return None;
-    }
-    let count = numbers.word().filter(|count| *count <= segments)?;
-    (0..count).map(|_| numbers.word().filter(|id| *id < segments).map(SegmentId)).collect()
 }
 
 impl Client<PageOwner> for Index {
@@ -300,24 +298,13 @@ impl Client<PageOwner> for Index {
     }
 
     fn pending(&mut self, seq: u64, page: &mut [u8]) -> Option<PageOwner> {
-        if core::mem::take(&mut self.bad_dirty) {
-            page.fill(0);
-            let fits = &self.bad[..self.bad.len().min((page.len() - 8) / 4)];
-            page[..4].copy_from_slice(BAD_MAGIC);
-            page[4..8].copy_from_slice(&(fits.len() as u32).to_le_bytes());
-            for (slot, segment) in page[8..].chunks_exact_mut(4).zip(fits) {
-                slot.copy_from_slice(&segment.0.to_le_bytes());
-            }
-            return Some(PageOwner::RETIRED);
-        }
         let dirty = self.dirty.filter(|_| self.destructive)?;
         self.encode(dirty, seq, page);
         self.written(dirty);
         Some(PageOwner::headers(dirty))
     }
 
-    fn retired(&mut self, segment: SegmentId) {
-        self.bad.push(segment);
-        self.bad_dirty = true;
+    fn retired_list(&self) -> Option<PageOwner> {
+        Some(PageOwner::RETIRED)
     }
 }

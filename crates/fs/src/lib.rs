@@ -10,7 +10,6 @@
 extern crate alloc;
 
 mod check;
-mod checkpoint;
 mod chunks;
 mod cleaning;
 mod data;
@@ -20,8 +19,9 @@ mod index;
 mod mount;
 mod names;
 mod node;
-mod owner;
+mod recovery;
 mod sync;
+mod tree;
 
 pub use check::{FsCheck, Problem};
 pub use cleaning::ExplicitCleaning;
@@ -30,13 +30,12 @@ pub use index::ROOT;
 pub use mount::{FoundFs, FsMountError, find, owners};
 pub use names::{Change, Named, NewObject, RenameFlags};
 pub use node::{Attributes, Kind, Time};
-pub use owner::{MAX_CHUNKS, MAX_OBJECTS, Owned, PageOwner};
 
 use alloc::boxed::Box;
 use alloc::{vec, vec::Vec};
 use index::Index;
-use margay_flash::Ppn;
 use margay_format::{Anchor, Store, Superblock};
+pub use margay_format::{MAX_CHUNKS, MAX_OBJECTS, Owned, PageOwner};
 use margay_log::{AuditError, Client, Config, Log, LogError, MountReport, Policies, Uniformity};
 pub use margay_policy::AllocatorSpec;
 use node::Node;
@@ -92,17 +91,12 @@ pub struct Fs<D> {
     capacity_pages: u64,
     counters: FsCounters,
     read_only: bool,
-    /// Pages that wait to be rewritten because the ECC had to correct them.
-    scrubs: Vec<Ppn>,
     /// A segment is erased as soon as its last page becomes invalid.
     eager: bool,
     anchor: Anchor,
     superblock: Option<Box<Superblock>>,
     report: MountReport,
 }
-
-/// Pages that wait to be rewritten at once.
-const MAX_SCRUBS: usize = 64;
 
 /// Pages that only operations which make room may use.
 const RESERVE_PAGES: u64 = 16;
@@ -119,8 +113,8 @@ impl<D: Store> Fs<D> {
     ) -> Result<Self, FsError> {
         let geometry = *device.geometry();
         let pages = config.limit_pages(&geometry, policies.placement.streams().into()).map_err(LogError::from)?;
-        let mut index = Index::new(geometry.page_bytes(), headers == Headers::Single);
-        let log = Log::new(device, config, policies, pages, &mut index)?;
+        let index = Index::new(geometry.page_bytes(), headers == Headers::Single);
+        let log = Log::new(device, config, policies, pages)?;
         let mut fs = Self::on(log, index, pages.into());
         fs.eager = eager;
         fs.make_root(0o755)?;
@@ -137,7 +131,6 @@ impl<D: Store> Fs<D> {
             capacity_pages,
             counters: FsCounters::default(),
             read_only: false,
-            scrubs: Vec::new(),
             eager: false,
             anchor: Anchor::default(),
             superblock: None,

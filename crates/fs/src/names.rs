@@ -1,7 +1,7 @@
 //! Names: looking up, creating, removing, renaming.
 
 use crate::index::ROOT;
-use crate::node::{Attributes, Kind, Node, Time};
+use crate::node::{Attributes, Kind, Node, Time, is_name};
 use crate::{Fs, FsError, MAX_NAME_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -64,7 +64,7 @@ impl<D: Store> Fs<D> {
 
     fn check_name(name: &[u8]) -> Result<(), FsError> {
         match name.len() {
-            _ if !crate::mount::is_name(name) => Err(FsError::Invalid),
+            _ if !is_name(name) => Err(FsError::Invalid),
             0..=MAX_NAME_BYTES => Ok(()),
             _ => Err(FsError::NameTooLong),
         }

@@ -2,50 +2,7 @@ use crate::chunks::Chunks;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-
-/// The kind of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    /// A regular file.
-    File = 1,
-    /// A directory.
-    Directory = 2,
-    /// A symbolic link.
-    Symlink = 3,
-    /// A named pipe.
-    Fifo = 4,
-    /// A socket.
-    Socket = 5,
-    /// A character device.
-    CharDevice = 6,
-    /// A block device.
-    BlockDevice = 7,
-}
-
-impl Kind {
-    pub(crate) const fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Self::File,
-            2 => Self::Directory,
-            3 => Self::Symlink,
-            4 => Self::Fifo,
-            5 => Self::Socket,
-            6 => Self::CharDevice,
-            7 => Self::BlockDevice,
-            _ => return None,
-        })
-    }
-}
-
-/// A point in time: seconds since 1970 and nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Time {
-    /// Seconds.
-    pub secs: i64,
-    /// Nanoseconds, under 10^9.
-    pub nanos: u32,
-}
+pub use margay_format::{ObjectKind as Kind, Time};
 
 /// The attributes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,4 +160,9 @@ impl Node {
         let own = size_of::<Self>() + self.name.len() + self.target.len() + self.links.capacity() * 4;
         own + names + attributes + tail + self.chunks.memory_bytes()
     }
+}
+
+/// Whether bytes can be the name of an object.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0)
 }

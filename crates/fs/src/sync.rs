@@ -1,7 +1,6 @@
 //! Writing headers to flash in the right order.
 
-use crate::owner::PageOwner;
-use crate::{Fs, FsError};
+use crate::{Fs, FsError, PageOwner};
 use margay_format::Store;
 use margay_log::{Client, Content, Hint};
 use margay_policy::State;
@@ -173,13 +172,6 @@ impl<D: Store> Fs<D> {
     pub fn idle_step(&mut self, budget_pages: u32) -> Result<bool, FsError> {
         if self.read_only {
             return Ok(false);
-        }
-        while let Some(ppn) = self.scrubs.pop() {
-            // It may have been overwritten or moved since it was read.
-            if self.log.owner(ppn).is_some_and(|owner| self.index.locate(owner) == Some(ppn)) {
-                self.log.rewrite(&mut self.index, ppn)?;
-                return Ok(true);
-            }
         }
         Ok(self.log.idle_step(&mut self.index, budget_pages)?)
     }

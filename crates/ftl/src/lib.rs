@@ -1,21 +1,20 @@
 //! Page-mapped translation: a disk on the log. Maps each logical page to the physical page that holds it.
 //!
-//! On a [`margay_format::Plain`] device nothing survives (measurement); on a [`margay_format::Formatted`] one
-//! [`Ftl::mount`] finds everything again.
+//! On a [`margay_format::Plain`] device nothing survives (measurement); on a [`margay_format::Formatted`] one, made by
+//! [`Ftl::format`], [`Ftl::mount`] recovers everything.
 #![no_std]
 extern crate alloc;
 
-mod checkpoint;
 mod error;
 mod map;
 mod mount;
+mod recovery;
 
 use alloc::vec;
-use alloc::vec::Vec;
 pub use error::FtlError;
-pub use map::OwnPages;
 use map::{Map, UNMAPPED};
 use margay_flash::{FlashError, Lpn, Ppn, ReadStatus};
+pub use margay_format::OwnPages;
 use margay_format::Store;
 use margay_log::Client as _;
 pub use margay_log::MountReport;
@@ -24,15 +23,12 @@ pub use mount::{Loaded, MountError, load};
 
 /// Pages of the trim map that may be unwritten at once.
 const MAX_DIRTY: usize = 8;
-/// Pages that wait to be rewritten because they were hard to read.
-const MAX_SCRUBS: usize = 64;
 
 /// A disk of `exported_pages` pages on a log.
 #[derive(Debug)]
 pub struct Ftl<D> {
     log: Log<D, Lpn>,
     map: Map,
-    scrubs: Vec<Ppn>,
 }
 
 impl<D: Store> Ftl<D> {
@@ -47,14 +43,12 @@ impl<D: Store> Ftl<D> {
     ) -> Result<Self, FtlError> {
         let page_bytes = device.geometry().page_bytes();
         if !config.is_paced() {
-            let mut map = Map::volatile(exported_pages);
-            let log = Log::new(device, config, policies, exported_pages, &mut map)?;
-            return Ok(Self { log, map, scrubs: Vec::new() });
+            let log = Log::new(device, config, policies, exported_pages)?;
+            return Ok(Self { log, map: Map::volatile(exported_pages) });
         }
         let own = OwnPages::new(exported_pages, page_bytes);
-        let mut map = Map::durable(own, vec![UNMAPPED; own.owners() as usize], Vec::new());
-        let log = Log::new(device, config, policies, own.owners(), &mut map)?;
-        let mut ftl = Self { log, map, scrubs: Vec::new() };
+        let log = Log::new(device, config, policies, own.owners())?;
+        let mut ftl = Self { log, map: Map::durable(own, vec![UNMAPPED; own.owners() as usize]) };
         let mut page = vec![0; page_bytes as usize];
         page[..superblock.len()].copy_from_slice(superblock);
         ftl.log.write_own(&mut ftl.map, own.superblock(), &page)?;
@@ -92,7 +86,7 @@ impl<D: Store> Ftl<D> {
     /// An error of a device that lost segments says so.
     #[cold]
     fn worn_out(&self, error: LogError) -> FtlError {
-        match (error, self.map.bad().len() as u32) {
+        match (error, self.log.retired_segments().len() as u32) {
             (LogError::NoSpace { .. }, retired_segments @ 1..) => FtlError::WornOut { retired_segments },
             _ => error.into(),
         }
@@ -112,11 +106,7 @@ impl<D: Store> Ftl<D> {
     /// had to correct is rewritten soon.
     pub fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> Result<Option<ReadStatus>, FtlError> {
         let Some(ppn) = self.mapped(lpn)? else { return Ok(None) };
-        let status = self.log.read(ppn, data)?;
-        if status == ReadStatus::Corrected && self.scrubs.len() < MAX_SCRUBS && !self.scrubs.contains(&ppn) {
-            self.scrubs.push(ppn);
-        }
-        Ok(Some(status))
+        Ok(Some(self.log.read(ppn, data)?))
     }
 
     /// Where a page lives.
@@ -155,18 +145,12 @@ impl<D: Store> Ftl<D> {
 
     /// Work for idle time: rewrites a page that was hard to read, or cleans ahead. False if there is none.
     pub fn idle_step(&mut self, budget_pages: u32) -> Result<bool, FtlError> {
-        if let Some(ppn) = self.scrubs.pop() {
-            if self.log.owner(ppn).is_some_and(|owner| self.map.pages.get(owner.index()) == Some(&ppn.0)) {
-                self.log.rewrite(&mut self.map, ppn)?;
-            }
-            return Ok(true);
-        }
         Ok(self.log.idle_step(&mut self.map, budget_pages)?)
     }
 
     /// Segments that were retired.
     pub fn retired_segments(&self) -> &[margay_flash::SegmentId] {
-        self.map.bad()
+        self.log.retired_segments()
     }
 
     /// The log below.

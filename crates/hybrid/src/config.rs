@@ -1,13 +1,12 @@
 use crate::HybridError;
-use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use core::fmt;
 use core::str::FromStr;
 use margay_flash::Geometry;
 
 /// Who shares log blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
+pub enum Mapping {
     /// Each log block belongs to one logical block.
     Bast,
     /// Log blocks are shared.
@@ -31,9 +30,9 @@ pub enum Duty {
 
 /// How a device is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct HybridConfig {
     /// Who shares log blocks.
-    pub scheme: Scheme,
+    pub mapping: Mapping,
     /// What it is for.
     pub duty: Duty,
     /// Log blocks, the sequential one included.
@@ -46,11 +45,11 @@ pub struct Config {
     pub reserved_segments: u32,
 }
 
-impl Config {
+impl HybridConfig {
     /// FAST with a sequential log block, for a swap store on a device without metadata.
     pub const fn swap(logical_pages: u32, log_blocks: u32) -> Self {
-        let scheme = Scheme::Fast { sequential: true, leave_open: false };
-        Self { scheme, duty: Duty::Swap, log_blocks, logical_pages, header_pages: 0, reserved_segments: 0 }
+        let mapping = Mapping::Fast { sequential: true, leave_open: false };
+        Self { mapping, duty: Duty::Swap, log_blocks, logical_pages, header_pages: 0, reserved_segments: 0 }
     }
 
     /// Pages in a block.
@@ -72,14 +71,14 @@ impl Config {
 
     /// Random log blocks.
     pub const fn random_log_blocks(&self) -> u32 {
-        match self.scheme {
-            Scheme::Fast { sequential: true, .. } => self.log_blocks - 1,
+        match self.mapping {
+            Mapping::Fast { sequential: true, .. } => self.log_blocks - 1,
             _ => self.log_blocks,
         }
     }
 
     pub(crate) fn check(&self, geometry: &Geometry) -> Result<(), HybridError> {
-        let least = if matches!(self.scheme, Scheme::Fast { sequential: true, .. }) { 2 } else { 1 };
+        let least = if matches!(self.mapping, Mapping::Fast { sequential: true, .. }) { 2 } else { 1 };
         if self.log_blocks < least {
             return Err(HybridError::TooFewLogBlocks { log_blocks: self.log_blocks, least });
         }
@@ -91,32 +90,71 @@ impl Config {
     }
 }
 
-impl Scheme {
-    /// The text in the superblock: `fast`, `fast:sequential=no`, `fast:open=yes`, `bast`.
-    pub fn text(self) -> String {
-        match self {
-            Self::Bast => "bast".to_string(),
+/// A mapping, as help and documents show it.
+#[derive(Clone, Copy, Debug)]
+pub struct MappingInfo {
+    /// The name to write.
+    pub name: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// Parameters with defaults and meaning.
+    pub parameters: &'static [(&'static str, &'static str)],
+    /// Where it comes from.
+    pub source: &'static str,
+    default: Mapping,
+}
+
+const MAPPINGS: [MappingInfo; 2] = [
+    MappingInfo {
+        name: "bast",
+        summary: "each log block belongs to one logical block",
+        parameters: &[],
+        source: "Kim et al. 2002",
+        default: Mapping::Bast,
+    },
+    MappingInfo {
+        name: "fast",
+        summary: "all logical blocks share the log blocks",
+        parameters: &[
+            (
+                "sequential",
+                "yes (default), no: whether one log block takes the writes that begin at the start of a block",
+            ),
+            (
+                "open",
+                "no (default), yes: whether a write out of order leaves the sequential log block open, or merges it",
+            ),
+        ],
+        source: "Lee et al. 2007",
+        default: Mapping::Fast { sequential: true, leave_open: false },
+    },
+];
+
+/// All mappings: name, meaning, parameters and source.
+pub fn mappings() -> impl ExactSizeIterator<Item = &'static MappingInfo> + Clone {
+    MAPPINGS.iter()
+}
+
+impl fmt::Display for Mapping {
+    /// The text that [`FromStr`] reads, and that the superblock holds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |yes: bool| if yes { "yes" } else { "no" };
+        match *self {
+            Self::Bast => f.write_str("bast"),
             Self::Fast { sequential, leave_open } => {
-                let word = |yes: bool| if yes { "yes" } else { "no" };
-                format!("fast:sequential={},open={}", word(sequential), word(leave_open))
+                write!(f, "fast:sequential={},open={}", word(sequential), word(leave_open))
             }
         }
     }
 }
 
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text())
-    }
-}
-
-impl FromStr for Scheme {
+impl FromStr for Mapping {
     type Err = HybridError;
 
     fn from_str(text: &str) -> Result<Self, HybridError> {
-        let unknown = || HybridError::UnknownScheme { text: text.to_string() };
+        let unknown = || HybridError::UnknownMapping { text: text.to_string() };
         let (name, values) = text.split_once(':').unwrap_or((text, ""));
-        let (mut sequential, mut leave_open) = (true, false);
+        let mut mapping = mappings().find(|info| info.name == name).ok_or_else(unknown)?.default;
         for pair in values.split(',').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').ok_or_else(unknown)?;
             let value = match value {
@@ -124,16 +162,36 @@ impl FromStr for Scheme {
                 "no" => false,
                 _ => return Err(unknown()),
             };
-            match key {
-                "sequential" => sequential = value,
-                "open" => leave_open = value,
+            match (&mut mapping, key) {
+                (Self::Fast { sequential, .. }, "sequential") => *sequential = value,
+                (Self::Fast { leave_open, .. }, "open") => *leave_open = value,
                 _ => return Err(unknown()),
             }
         }
-        match name {
-            "fast" => Ok(Self::Fast { sequential, leave_open }),
-            "bast" if values.is_empty() => Ok(Self::Bast),
-            _ => Err(unknown()),
+        Ok(mapping)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mapping_parses_and_prints_as_something_that_parses_to_the_same() {
+        for info in mappings() {
+            assert_eq!(info.name.parse(), Ok(info.default));
+            assert_eq!(info.default.to_string().parse(), Ok(info.default));
+            for (key, what) in info.parameters {
+                for value in ["yes", "no"] {
+                    assert!(what.contains(value), "{what}");
+                    let mapping: Mapping = alloc::format!("{}:{key}={value}", info.name).parse().unwrap();
+                    assert_eq!(mapping.to_string().parse(), Ok(mapping));
+                }
+            }
+        }
+        for text in ["bast:open=yes", "fast:open=maybe", "fast:close=yes", "fast:open", "dftl", ""] {
+            let error = text.parse::<Mapping>().unwrap_err().to_string();
+            assert!(mappings().all(|info| error.contains(info.name)) && error.contains("sequential=yes|no"), "{error}");
         }
     }
 }

@@ -19,8 +19,8 @@ pub enum HybridError {
         /// The least.
         least: u32,
     },
-    /// A scheme that is not known.
-    UnknownScheme {
+    /// A mapping that is not known.
+    UnknownMapping {
         /// What was written.
         text: String,
     },
@@ -61,9 +61,9 @@ impl fmt::Display for HybridError {
             Self::TooFewLogBlocks { log_blocks, least } => {
                 write!(f, "{log_blocks} log blocks: there must be at least {least}")
             }
-            Self::UnknownScheme { text } => write!(
+            Self::UnknownMapping { text } => write!(
                 f,
-                "unknown scheme '{text}'; there are bast and fast, the latter with sequential=yes|no and open=yes|no"
+                "unknown mapping '{text}'; there are bast and fast, the latter with sequential=yes|no and open=yes|no"
             ),
             Self::OutOfRange { lpn, logical_pages } => {
                 write!(f, "page {lpn} is past the end: {logical_pages} pages are exported")

@@ -1,5 +1,5 @@
 use crate::logs::{LogBlock, NONE, Tables};
-use crate::{Config, Counters, Duty, Host, HybridError, NoCache, Scheme};
+use crate::{Counters, Duty, Host, HybridConfig, HybridError, Mapping, NoCache};
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
@@ -26,7 +26,7 @@ pub(crate) struct Free {
 #[derive(Debug)]
 pub struct Hybrid<D> {
     pub(crate) store: D,
-    pub(crate) config: Config,
+    pub(crate) config: HybridConfig,
     pub(crate) geometry: Geometry,
     /// Pages in a block.
     pub(crate) pages: u32,
@@ -51,24 +51,25 @@ pub struct Hybrid<D> {
     pub(crate) seq: u64,
     pub(crate) writes: u64,
     pub(crate) counters: Counters,
+    pub(crate) doubtful_programs: u32,
     pub(crate) plan: Vec<crate::Move>,
     pub(crate) scratch: Vec<u8>,
 }
 
 impl<D: Store> Hybrid<D> {
     /// An empty store on an erased device.
-    pub fn new(store: D, config: Config) -> Result<Self, HybridError> {
+    pub fn new(store: D, config: HybridConfig) -> Result<Self, HybridError> {
         let mut hybrid = Self::without_segments(store, config)?;
         let segments = config.reserved_segments..hybrid.geometry.segments();
         hybrid.free.extend(segments.map(|segment| Free { segment: SegmentId(segment), needs_erase: false }));
         Ok(hybrid)
     }
 
-    pub(crate) fn without_segments(store: D, config: Config) -> Result<Self, HybridError> {
+    pub(crate) fn without_segments(store: D, config: HybridConfig) -> Result<Self, HybridError> {
         let geometry = *store.geometry();
         config.check(&geometry)?;
         let (pages, blocks) = (config.pages_per_block(&geometry), config.blocks(&geometry));
-        let owned = if config.scheme == Scheme::Bast { blocks as usize } else { 0 };
+        let owned = if config.mapping == Mapping::Bast { blocks as usize } else { 0 };
         Ok(Self {
             config,
             geometry,
@@ -87,6 +88,7 @@ impl<D: Store> Hybrid<D> {
             seq: 0,
             writes: 0,
             counters: Counters::default(),
+            doubtful_programs: 0,
             plan: Vec::new(),
             scratch: vec![0; geometry.page_bytes() as usize],
             store,
@@ -94,13 +96,19 @@ impl<D: Store> Hybrid<D> {
     }
 
     /// What it was made with.
-    pub const fn config(&self) -> &Config {
+    pub const fn config(&self) -> &HybridConfig {
         &self.config
     }
 
     /// What was done so far.
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Programs found at opening that cannot be read and may be what a power cut interrupted: the version before is
+    /// taken in their place. If there was no power cut, a page is older than it should be for each of them.
+    pub const fn doubtful_programs(&self) -> u32 {
+        self.doubtful_programs
     }
 
     /// Counts from zero; wear stays.
@@ -123,6 +131,11 @@ impl<D: Store> Hybrid<D> {
         &self.store
     }
 
+    /// The device, for its own operations.
+    pub fn store_mut(&mut self) -> &mut D {
+        &mut self.store
+    }
+
     /// Gives the device back, as after a power cut.
     pub fn into_store(self) -> D {
         self.store
@@ -136,8 +149,8 @@ impl<D: Store> Hybrid<D> {
     }
 
     pub(crate) fn sequential_slot(&self) -> Option<u32> {
-        match self.config.scheme {
-            Scheme::Fast { sequential: true, .. } => Some(self.config.log_blocks - 1),
+        match self.config.mapping {
+            Mapping::Fast { sequential: true, .. } => Some(self.config.log_blocks - 1),
             _ => None,
         }
     }
@@ -214,9 +227,9 @@ impl<D: Store> Hybrid<D> {
         }
         self.writes += 1;
         loop {
-            let slot = match self.config.scheme {
-                Scheme::Bast => self.own_slot(lpn, host)?,
-                Scheme::Fast { leave_open, .. } => match self.sequential_place(lpn, leave_open, host)? {
+            let slot = match self.config.mapping {
+                Mapping::Bast => self.own_slot(lpn, host)?,
+                Mapping::Fast { leave_open, .. } => match self.sequential_place(lpn, leave_open, host)? {
                     Some(slot) => slot,
                     None => self.random_slot(host)?,
                 },
@@ -469,7 +482,8 @@ impl<D: Store> Hybrid<D> {
     }
 
     fn erase_on_device(&mut self, segment: SegmentId) -> Result<bool, HybridError> {
-        let (erases, total_erases) = (self.erases[segment.index()] + 1, self.total_erases + 1);
+        // A damaged tag may have said any number.
+        let (erases, total_erases) = (self.erases[segment.index()].saturating_add(1), self.total_erases + 1);
         let info = SegmentInfo { erases, total_erases, ..SegmentInfo::default() };
         match self.store.erase(segment, info) {
             Ok(()) => {

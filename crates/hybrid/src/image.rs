@@ -1,19 +1,19 @@
 use crate::hybrid::{Free, Stream};
-use crate::{Config, Duty, Hybrid, HybridError, Scheme};
+use crate::{Duty, Hybrid, HybridConfig, HybridError, Mapping};
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
+use alloc::{vec, vec::Vec};
 use core::fmt;
-use margay_flash::{Flash, FlashError, SegmentId};
+use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 use margay_format::{
-    Anchor, ClientKind, FindError, Formatted, Layout, LayoutError, Record, SegmentInfo, Store, Superblock,
-    SuperblockError, find_superblock, shown_geometry,
+    Anchor, ClientKind, FindError, Formatted, Layout, LayoutError, Record, SUPERBLOCK_BYTES, SegmentInfo, Store,
+    Superblock, SuperblockError, find_superblock, shown_geometry,
 };
 
 /// How a device is formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
     /// Who shares log blocks.
-    pub scheme: Scheme,
+    pub mapping: Mapping,
     /// What the store is for.
     pub duty: Duty,
     /// Log blocks.
@@ -101,8 +101,8 @@ impl Duty {
 pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<Formatted<F>>, OpenError> {
     let geometry = shown_geometry(device.geometry());
     let layout = Layout::new(&geometry, u64::from(geometry.pages()))?;
-    let mut config = Config {
-        scheme: options.scheme,
+    let mut config = HybridConfig {
+        mapping: options.mapping,
         duty: options.duty,
         log_blocks: options.log_blocks,
         logical_pages: options.logical_pages.unwrap_or(1),
@@ -128,7 +128,7 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
         low_water: options.log_blocks,
         high_water: options.log_blocks,
         max_pages_per_write: 0,
-        selection: options.scheme.to_string(),
+        selection: options.mapping.to_string(),
         placement: options.duty.text().to_string(),
         leveling: String::new(),
         read_only_ranges: Vec::new(),
@@ -158,14 +158,17 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
 /// store is empty.
 pub fn open<F: Flash>(mut device: F) -> Result<Hybrid<Formatted<F>>, OpenError> {
     // There is no copy of the superblock among the data: the anchor is written once.
-    let superblock = find_superblock(&mut device, |_| (u64::MAX, 1)).map_err(OpenError::Find)?;
+    let superblock = match find_superblock(&mut device, |_| (u64::MAX, 1)) {
+        Ok(superblock) => superblock,
+        Err(error) => repaired_superblock(&mut device)?.ok_or(OpenError::Find(error))?,
+    };
     if superblock.client != ClientKind::Hybrid {
         return Err(OpenError::OtherClient);
     }
     let impossible = |field| OpenError::Superblock(SuperblockError::Impossible { field });
     let layout = Layout::new(&superblock.geometry, superblock.exported_pages.into())?;
-    let config = Config {
-        scheme: superblock.selection.parse().map_err(|_| impossible("scheme"))?,
+    let config = HybridConfig {
+        mapping: superblock.selection.parse().map_err(|_| impossible("mapping"))?,
         duty: match superblock.placement.as_str() {
             "disk" => Duty::Disk,
             "swap" => Duty::Swap,
@@ -181,4 +184,30 @@ pub fn open<F: Flash>(mut device: F) -> Result<Hybrid<Formatted<F>>, OpenError> 
     let mut hybrid = Hybrid::without_segments(store, config)?;
     hybrid.find_again()?;
     Ok(hybrid)
+}
+
+/// The superblock of the anchor if one flipped bit makes it whole: it is the only copy.
+fn repaired_superblock<F: Flash>(device: &mut F) -> Result<Option<Superblock>, OpenError> {
+    let geometry = shown_geometry(device.geometry());
+    if geometry.is_byte_programmable() {
+        // Every segment header has a copy.
+        return Ok(None);
+    }
+    let mut page = vec![0; geometry.page_bytes() as usize];
+    match device.read(Ppn(0), &mut page, &mut []) {
+        Ok(_) => {}
+        Err(FlashError::Uncorrectable { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let Some(bytes) = page.get_mut(..SUPERBLOCK_BYTES) else { return Ok(None) };
+    for bit in 0..bytes.len() * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        if let Ok(superblock) = Superblock::decode(bytes)
+            && superblock.geometry == geometry
+        {
+            return Ok(Some(superblock));
+        }
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+    Ok(None)
 }

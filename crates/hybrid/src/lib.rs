@@ -2,8 +2,8 @@
 //!
 //! This crate speaks the language of its papers: a *block* is a segment; every logical block of pages has at most
 //! one *data block*, where each page stands at its offset, and what is written goes to a few *log blocks*, until
-//! a merge makes them one again. [`Scheme::Bast`] gives each log block to one logical block (Kim et al. 2002),
-//! [`Scheme::Fast`] shares them among all, with one for sequential writes (Lee et al. 2007).
+//! a merge makes them one again. [`Mapping::Bast`] gives each log block to one logical block (Kim et al. 2002),
+//! [`Mapping::Fast`] shares them among all, with one for sequential writes (Lee et al. 2007).
 //!
 //! What sits above is asked at each merge ([`Host`]): a page cache may say that a page is not worth copying
 //! because it holds a duplicate, or that it wants a dirty page written along. [`NoCache`] copies everything.
@@ -23,9 +23,10 @@ mod image;
 mod logs;
 mod merge;
 mod mount;
+mod unreadable;
 
 pub use audit::AuditError;
-pub use config::{Config, Duty, Scheme};
+pub use config::{Duty, HybridConfig, Mapping, MappingInfo, mappings};
 pub use counters::{Class, Counters, Merges};
 pub use error::HybridError;
 pub use host::{Host, Merged, Move, NoCache, Victim};

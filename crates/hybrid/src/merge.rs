@@ -2,7 +2,7 @@
 
 use crate::hybrid::{Free, Stream};
 use crate::logs::NONE;
-use crate::{Class, Duty, Host, Hybrid, HybridError, Merged, Move, Scheme, Victim};
+use crate::{Class, Duty, Host, Hybrid, HybridError, Mapping, Merged, Move, Victim};
 use margay_flash::{FlashError, Lpn, SegmentId};
 use margay_format::{Copied, Store};
 
@@ -50,7 +50,7 @@ impl<D: Store> Hybrid<D> {
         if !is_in_order || log.valid != log.next {
             return Class::Full;
         }
-        let belongs = self.config.scheme == Scheme::Bast || Some(slot) == self.sequential_slot();
+        let belongs = self.config.mapping == Mapping::Bast || Some(slot) == self.sequential_slot();
         let is_sound = !self.condemned.contains(&SegmentId(log.segment));
         match log.next == self.pages_of(first / self.pages) {
             true => Class::Switch,

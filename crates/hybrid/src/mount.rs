@@ -2,21 +2,25 @@
 //! an interrupted merge left is either complete, and then counts, or worth nothing, because the pages it was made
 //! of are still there: nothing is erased before what replaces it is complete.
 
-use crate::hybrid::Free;
+use crate::hybrid::{Free, Stream};
 use crate::logs::{LogBlock, NONE};
+use crate::unreadable::{Seen, Unreadable};
 use crate::{Duty, Hybrid, HybridError, NoCache, OpenError};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Lpn, SegmentId};
-use margay_format::{Decoded, Formatted, Kind, Store};
+use margay_format::{Decoded, Formatted, Kind, SegmentInfo, Store};
+
+/// Bits that the tag of an erased page may have lost. A tag that was programmed has some hundred zeros.
+const MAX_FLIPPED_BITS: u32 = 8;
 
 /// A copy of a page.
 #[derive(Clone, Copy, Debug)]
-struct Copy {
-    lpn: Lpn,
-    seq: u64,
-    version: u64,
-    segment: u32,
-    position: u32,
+pub(crate) struct Copy {
+    pub lpn: Lpn,
+    pub seq: u64,
+    pub version: u64,
+    pub segment: u32,
+    pub position: u32,
 }
 
 /// All copies, by page and age.
@@ -41,14 +45,28 @@ impl Copies {
     }
 
     /// Whether a target of merges was not completed: a page of its block is missing that was there when the last one
-    /// of it was programmed. All it holds is then elsewhere too, because its sources are erased after that.
+    /// of it was programmed. All it holds is then elsewhere too, in the same version, because its sources are erased
+    /// after that.
     fn is_unfinished(&self, segment: u32, latest: u64, lpns: impl Iterator<Item = Lpn> + Clone) -> bool {
         let is_missing = |lpn| self.newest(lpn).is_some_and(|copy| copy.segment != segment && copy.seq < latest);
         let is_elsewhere = |lpn| {
-            let mut others = self.of(lpn).map(|copy| copy.segment != segment).peekable();
-            others.peek().is_none() || others.any(|is_other| is_other)
+            let own = self.of(lpn).find(|copy| copy.segment == segment);
+            own.is_none_or(|own| self.of(lpn).any(|copy| copy.segment != segment && copy.version == own.version))
         };
         lpns.clone().any(is_missing) && lpns.clone().all(is_elsewhere)
+    }
+
+    fn has(&self, lpn: Lpn) -> bool {
+        self.all.iter().any(|copy| copy.lpn == lpn)
+    }
+
+    /// Whether a target of merges was completed: it holds a page that no other segment has in the same version, and
+    /// nothing is erased before the target is complete.
+    fn is_completed(&self, segment: u32) -> bool {
+        self.all.iter().filter(|copy| copy.segment == segment).any(|own| {
+            let is_same = |copy: &&Copy| (copy.lpn, copy.version) == (own.lpn, own.version);
+            self.all.iter().filter(is_same).all(|copy| copy.segment == segment)
+        })
     }
 
     /// Whether all that a target of merges holds is also, in the same version, in segments that hold more: none of
@@ -80,7 +98,7 @@ impl Copies {
 
 impl<F: Flash> Hybrid<Formatted<F>> {
     pub(crate) fn find_again(&mut self) -> Result<(), OpenError> {
-        let mut copies = self.read_tags()?;
+        let (mut copies, in_target) = self.read_tags()?;
         if self.config.duty == Duty::Swap {
             for segment in (self.config.reserved_segments..self.geometry.segments()).map(SegmentId) {
                 self.free.push_back(Free { segment, needs_erase: true });
@@ -89,6 +107,16 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         }
         let mut page = vec![0; self.geometry.page_bytes() as usize];
         let (suspect, torn) = self.find_suspect(&mut copies, &mut page)?;
+        self.doubtful_programs += torn.len() as u32;
+        for (copy, is_last) in in_target {
+            // What was programmed last may be half programmed although its target was completed.
+            let counts = if is_last { !copies.has(copy.lpn) } else { copies.is_completed(copy.segment) };
+            if counts {
+                copies.all.push(copy);
+            } else if is_last {
+                self.doubtful_programs += 1;
+            }
+        }
         self.index(&mut copies);
         self.erase_unfinished(&mut copies)?;
         if let Some(Copy { segment, .. }) = suspect
@@ -103,10 +131,13 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         if let Some(copy) = suspect
             && self.place(copy.lpn) == Some(self.ppn(copy.segment, copy.position))
         {
-            // What its segment was made of is worth keeping until then.
+            // Until then the copy before it is the only one that is sure to last; what else its segment was made of is
+            // worth keeping too.
             let sources = copies.sources_of(copy.segment);
-            self.free.make_contiguous().sort_by_key(|free| sources[free.segment.index()]);
-            self.write_at_once(copy.lpn, &page)?;
+            let before = copies.of(copy.lpn).rev().find(|other| other.seq < copy.seq).map(|before| before.segment);
+            let worth = |free: &Free| (before == Some(free.segment.0), sources[free.segment.index()]);
+            self.free.make_contiguous().sort_by_key(worth);
+            self.write_at_once(copy.lpn, &page, &copies)?;
         }
         for segment in torn {
             self.clear(segment)?;
@@ -148,8 +179,9 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         Ok((None, torn))
     }
 
-    /// Reads every tag, and what it says of its segment.
-    fn read_tags(&mut self) -> Result<Copies, OpenError> {
+    /// Reads every tag, and what it says of its segment. Returns apart from the copies the pages of targets of merges
+    /// that cannot be read, each with whether it is the last of its target.
+    fn read_tags(&mut self) -> Result<(Copies, Vec<(Copy, bool)>), OpenError> {
         let segments = self.geometry.segments();
         let mut copies = Copies {
             all: Vec::new(),
@@ -158,20 +190,31 @@ impl<F: Flash> Hybrid<Formatted<F>> {
             is_target: vec![false; segments as usize],
         };
         let mut known = vec![false; segments as usize];
+        let mut unreadable = Unreadable::default();
+        let mut seen = vec![Seen::Nothing; self.pages as usize];
         for segment in self.config.reserved_segments..segments {
+            seen.fill(Seen::Nothing);
             for position in 0..self.pages {
                 let tag = match self.store.read_tagged(self.ppn(segment, position), &mut []) {
                     Ok((Decoded::Tag(tag), _)) if tag.kind == Kind::Data => tag,
                     Ok((Decoded::Newer(version), _)) => return Err(OpenError::Newer { version }),
-                    Ok(_) | Err(FlashError::Uncorrectable { .. }) => continue,
+                    Ok((Decoded::Damaged, _)) | Err(FlashError::Uncorrectable { .. }) => {
+                        // Merges leave holes, and a hole may have lost bits.
+                        if !self.store.is_tag_erased(self.ppn(segment, position), MAX_FLIPPED_BITS)? {
+                            seen[position as usize] = Seen::Unreadable;
+                        }
+                        continue;
+                    }
+                    Ok(_) => continue,
                     Err(error) => return Err(error.into()),
                 };
+                seen[position as usize] = Seen::Tag(tag);
                 let id = segment as usize;
                 (self.erases[id], known[id]) = (tag.segment.erases, true);
                 self.total_erases = self.total_erases.max(tag.segment.total_erases);
                 self.seq = self.seq.max(tag.page.seq);
                 self.writes = self.writes.max(tag.page.version);
-                copies.is_target[id] = tag.segment.stream == crate::hybrid::Stream::Data as u8;
+                copies.is_target[id] = tag.segment.stream == Stream::Data as u8;
                 if tag.page.owner < u64::from(self.config.logical_pages) {
                     let (lpn, seq, version) = (Lpn(tag.page.owner as u32), tag.page.seq, tag.page.version);
                     copies.all.push(Copy { lpn, seq, version, segment, position });
@@ -180,14 +223,19 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                     break;
                 }
             }
+            if self.config.duty == Duty::Disk {
+                self.attribute(segment, &seen, &mut unreadable)?;
+            }
         }
+        copies.all.append(&mut unreadable.known);
+        self.doubtful_programs = unreadable.unknown;
         // Of a segment without a tag nothing is known; the mean is the best guess.
         let count = known.iter().filter(|known| **known).count() as u64;
         let sum: u64 = self.erases.iter().zip(&known).filter(|(_, known)| **known).map(|(n, _)| u64::from(*n)).sum();
         let mean = sum.checked_div(count).unwrap_or(0) as u32;
         self.erases.iter_mut().zip(&known).filter(|(_, known)| !**known).for_each(|(erases, _)| *erases = mean);
         self.store.note_seq(self.seq);
-        Ok(copies)
+        Ok((copies, unreadable.in_target))
     }
 
     fn index(&self, copies: &mut Copies) {
@@ -290,16 +338,24 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         }
     }
 
-    /// Writes a page to a new log block, before anything is merged: a merge would read the copy that may not be
-    /// readable again. This is what the second segment is for that a disk has beyond its blocks.
-    fn write_at_once(&mut self, lpn: Lpn, page: &[u8]) -> Result<(), OpenError> {
+    /// Writes a page to a log block of its own, before anything is merged: a merge would read the copy that may not be
+    /// readable again. This is what the second segment is for that a disk has beyond its blocks. If earlier mounts took
+    /// it for the same and were interrupted, a log block is filled on: one segment has to be left to merge into.
+    fn write_at_once(&mut self, lpn: Lpn, page: &[u8], copies: &Copies) -> Result<(), OpenError> {
+        let mut may_fill_on = true;
         loop {
-            if self.idle.is_empty() {
-                self.logs.push(LogBlock::idle(self.pages));
-                self.idle.push(self.logs.len() as u32 - 1);
-            }
-            let block = if self.owned.is_empty() { NONE } else { self.block_of(lpn) };
-            let slot = self.open_random(block)?;
+            let fill_on = if may_fill_on && self.free.len() < 2 { self.fill_on(copies)? } else { None };
+            may_fill_on = fill_on.is_some();
+            let slot = match fill_on {
+                Some(slot) => slot,
+                None => {
+                    if self.idle.is_empty() {
+                        self.logs.push(LogBlock::idle(self.pages));
+                        self.idle.push(self.logs.len() as u32 - 1);
+                    }
+                    self.open_random(if self.owned.is_empty() { NONE } else { self.block_of(lpn) })?
+                }
+            };
             self.writes += 1;
             match self.append(slot, lpn, page, &mut NoCache) {
                 Ok(()) => return Ok(()),
@@ -307,6 +363,38 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Makes room for one page in the log block filled least, a page behind what an interrupted program may have left.
+    fn fill_on(&mut self, copies: &Copies) -> Result<Option<u32>, OpenError> {
+        let mut slots: Vec<u32> = self.order.iter().copied().collect();
+        slots.sort_by_key(|slot| self.logs[*slot as usize].next);
+        for slot in slots {
+            let LogBlock { segment, next, .. } = self.logs[slot as usize];
+            let id = SegmentId(segment);
+            if copies.is_target[segment as usize] || self.condemned.contains(&id) || next >= self.pages {
+                continue;
+            }
+            let blank = self.store.first_blank_page(id, self.ppn(segment, next))?;
+            let position = blank.0 - self.ppn(segment, 0).0 + 1;
+            if position >= self.pages {
+                continue;
+            }
+            let mut pages: Vec<_> = copies.all.iter().filter(|copy| copy.segment == segment).collect();
+            pages.sort_unstable_by_key(|copy| copy.seq);
+            let info = SegmentInfo {
+                erases: self.erases[id.index()],
+                total_erases: self.total_erases,
+                stream: Stream::Random as u8,
+                opened_us: 0,
+                opened_writes: self.writes,
+            };
+            self.store.resume(id, info, pages.iter().map(|copy| (copy.lpn.0.into(), copy.seq)).collect());
+            let log = &mut self.logs[slot as usize];
+            (log.next, log.end) = (position, position + 1);
+            return Ok(Some(slot));
+        }
+        Ok(None)
     }
 
     /// Sees to it that nothing of a segment is found by another mount: it holds a page that was half programmed,

@@ -1,7 +1,7 @@
 //! Images of hybrid-mapped disks: what is written is found again, and an image of today's format stays readable.
 
 use margay_flash::{Geometry, Lpn};
-use margay_hybrid::{Duty, FormatOptions, NoCache, OpenError, Scheme, format, open};
+use margay_hybrid::{Duty, FormatOptions, Mapping, NoCache, OpenError, format, open};
 use margay_media::ImageFlash;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ const PAGE_BYTES: usize = 512;
 
 fn options(duty: Duty) -> FormatOptions {
     FormatOptions {
-        scheme: Scheme::Fast { sequential: true, leave_open: false },
+        mapping: Mapping::Fast { sequential: true, leave_open: false },
         duty,
         log_blocks: 3,
         logical_pages: Some(PAGES),

@@ -2,7 +2,7 @@
 
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
-use margay_hybrid::{Config, Duty, Host, Hybrid, HybridError, Merged, Move, NoCache, Scheme, Victim};
+use margay_hybrid::{Duty, Host, Hybrid, HybridConfig, HybridError, Mapping, Merged, Move, NoCache, Victim};
 use margay_media::{RamFlash, Strict};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -64,12 +64,12 @@ impl Host for Cache {
     }
 }
 
-fn scheme() -> impl Strategy<Value = Scheme> {
+fn mapping() -> impl Strategy<Value = Mapping> {
     let fast = (any::<bool>(), any::<bool>());
-    prop_oneof![Just(Scheme::Bast), fast.prop_map(|(sequential, leave_open)| Scheme::Fast { sequential, leave_open })]
+    prop_oneof![Just(Mapping::Bast), fast.prop_map(|(sequential, leave_open)| Mapping::Fast { sequential, leave_open })]
 }
 
-fn store(config: Config) -> Hybrid<Plain<Strict<RamFlash>>> {
+fn store(config: HybridConfig) -> Hybrid<Plain<Strict<RamFlash>>> {
     let geometry = Geometry::new(12, 4, 16).unwrap();
     let segments = config.segments(&geometry) as u32;
     let geometry = Geometry::new(segments, 4, 16).unwrap();
@@ -101,12 +101,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #[test]
     fn a_swap_store_and_its_cache_together_hold_every_page(
-        scheme in scheme(),
+        mapping in mapping(),
         log_blocks in 2..6u32,
         preload in any::<bool>(),
         steps in steps(),
     ) {
-        let config = Config { scheme, ..Config::swap(PAGES, log_blocks) };
+        let config = HybridConfig { mapping, ..HybridConfig::swap(PAGES, log_blocks) };
         let mut store = store(config);
         let mut cache = Cache::default();
         let mut oracle: HashMap<u32, u8> = HashMap::new();
@@ -165,8 +165,8 @@ proptest! {
     }
 
     #[test]
-    fn a_disk_holds_every_page(scheme in scheme(), log_blocks in 2..6u32, writes in proptest::collection::vec((0..PAGES, any::<u8>()), 1..300)) {
-        let mut store = store(Config { scheme, duty: Duty::Disk, ..Config::swap(PAGES, log_blocks) });
+    fn a_disk_holds_every_page(mapping in mapping(), log_blocks in 2..6u32, writes in proptest::collection::vec((0..PAGES, any::<u8>()), 1..300)) {
+        let mut store = store(HybridConfig { mapping, duty: Duty::Disk, ..HybridConfig::swap(PAGES, log_blocks) });
         let mut oracle = HashMap::new();
         for (lpn, byte) in writes {
             store.write_alone(Lpn(lpn), &[byte; 16]).unwrap();
@@ -189,7 +189,7 @@ fn write_run(store: &mut Hybrid<Plain<Strict<RamFlash>>>, lpns: impl IntoIterato
 
 #[test]
 fn a_block_written_in_order_becomes_the_data_block_and_half_of_one_is_completed() {
-    let mut store = store(Config::swap(PAGES, 3));
+    let mut store = store(HybridConfig::swap(PAGES, 3));
     write_run(&mut store, 0..4);
     write_run(&mut store, [4, 0, 1, 8]);
     let merges = store.counters().sequential;
@@ -202,8 +202,8 @@ fn a_block_written_in_order_becomes_the_data_block_and_half_of_one_is_completed(
 #[test]
 fn a_write_out_of_order_merges_the_sequential_block_unless_it_is_left_open() {
     for (leave_open, merges) in [(false, 1), (true, 0)] {
-        let scheme = Scheme::Fast { sequential: true, leave_open };
-        let mut store = store(Config { scheme, ..Config::swap(PAGES, 3) });
+        let mapping = Mapping::Fast { sequential: true, leave_open };
+        let mut store = store(HybridConfig { mapping, ..HybridConfig::swap(PAGES, 3) });
         write_run(&mut store, [0, 1, 3]);
         assert_eq!(store.counters().sequential.total(), merges);
     }
@@ -228,7 +228,7 @@ impl Host for Dropper {
 
 #[test]
 fn a_disk_refuses_to_drop_what_may_be_the_only_copy() {
-    let mut store = store(Config { duty: Duty::Disk, ..Config::swap(PAGES, 2) });
+    let mut store = store(HybridConfig { duty: Duty::Disk, ..HybridConfig::swap(PAGES, 2) });
     let mut written = Ok(());
     for lpn in (1..PAGES).cycle().take(200) {
         written = store.write(Lpn(lpn), &[lpn as u8; 16], &mut Dropper);
@@ -246,10 +246,10 @@ fn a_disk_refuses_to_drop_what_may_be_the_only_copy() {
 #[test]
 fn impossible_configurations_are_refused_with_their_numbers() {
     let flash = || Plain::new(RamFlash::new(Geometry::new(8, 4, 16).unwrap()));
-    let few = Hybrid::new(flash(), Config::swap(8, 1)).unwrap_err();
+    let few = Hybrid::new(flash(), HybridConfig::swap(8, 1)).unwrap_err();
     assert_eq!(few, HybridError::TooFewLogBlocks { log_blocks: 1, least: 2 });
-    let large = Hybrid::new(flash(), Config::swap(32, 4)).unwrap_err();
+    let large = Hybrid::new(flash(), HybridConfig::swap(32, 4)).unwrap_err();
     assert_eq!(large, HybridError::TooSmall { needed_segments: 13, segments: 8 });
-    let error = "fast:sequential=perhaps".parse::<Scheme>().unwrap_err().to_string();
+    let error = "fast:sequential=perhaps".parse::<Mapping>().unwrap_err().to_string();
     assert!(error.contains("sequential=yes|no"), "{error}");
 }

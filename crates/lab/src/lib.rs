@@ -23,7 +23,7 @@ pub use disk::{Disk, build_disk};
 pub use experiment::{AddressChoice, Capacity, Experiment, Limit, Source, TraceSource};
 pub use files::{FileDevice, FileRow, FileRun};
 pub use forecast::Forecast;
-pub use paging::{PagingRow, PagingSetup, PagingTrace, Store};
+pub use paging::{PagingRow, PagingSetup, PagingStore, PagingTrace};
 pub use result::{Outcome, Row, SCHEMA_VERSION, Sample};
 pub use run::{Prepared, Step, prepare, run, run_prepared, size_from_trace};
 pub use wear::Wear;

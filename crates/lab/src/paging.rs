@@ -1,23 +1,45 @@
 //! Page references through the page cache and the store below.
 
 use crate::LabError;
+use core::fmt;
+use core::str::FromStr;
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
-use margay_hybrid::{Config, Scheme as Mapping};
+use margay_hybrid::{HybridConfig, HybridError, Mapping};
 use margay_log::Policies;
 use margay_media::NullFlash;
-use margay_policy::{PlacementSpec, SelectionSpec, Sizing as DeviceSizing};
+use margay_policy::{PlacementSpec, SelectionSpec, Sizing};
 use margay_trace::vm::References;
 use margay_vm::{CacheConfig, PageLevel, Paging, Stats};
 use serde::Serialize;
 
-/// What the cache sits on.
+/// What the cache sits on. As text: `page` or `page-level`, or a mapping of the hybrid store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Store {
+pub enum PagingStore {
     /// Hybrid-mapped.
     Hybrid(Mapping),
     /// The page-mapped log with greedy selection and one stream, on as many segments.
     PageLevel,
+}
+
+impl fmt::Display for PagingStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hybrid(mapping) => mapping.fmt(f),
+            Self::PageLevel => f.write_str("page-level"),
+        }
+    }
+}
+
+impl FromStr for PagingStore {
+    type Err = HybridError;
+
+    fn from_str(text: &str) -> Result<Self, HybridError> {
+        match text {
+            "page" | "page-level" => Ok(Self::PageLevel),
+            mapping => mapping.parse().map(Self::Hybrid),
+        }
+    }
 }
 
 /// A run of page references.
@@ -30,12 +52,12 @@ pub struct PagingSetup {
     /// Log blocks.
     pub log_blocks: u32,
     /// What the cache sits on.
-    pub store: Store,
+    pub store: PagingStore,
     /// The cache and its scheme.
     pub cache: CacheConfig,
-    /// Every page is on flash before.
+    /// Whether every page is written to flash before the run.
     pub preload: bool,
-    /// Runs of the trace.
+    /// Number of times that the trace is replayed.
     pub passes: u32,
 }
 
@@ -43,12 +65,12 @@ impl PagingSetup {
     /// The paper's device and the recommended reading of it: pages of 2 KiB, 64 to a block, FAST with a sequential
     /// log block, everything on flash before.
     pub const fn new(log_blocks: u32, cache: CacheConfig) -> Self {
-        let store = Store::Hybrid(Mapping::Fast { sequential: true, leave_open: false });
+        let store = PagingStore::Hybrid(Mapping::Fast { sequential: true, leave_open: false });
         Self { page_bytes: 2048, pages_per_block: 64, log_blocks, store, cache, preload: true, passes: 1 }
     }
 }
 
-/// What a run came to. Times in microseconds.
+/// The result of a run. Times are in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct PagingRow {
@@ -104,20 +126,20 @@ pub struct PagingRow {
 }
 
 impl PagingRow {
-    /// Merges, whose mean cost is asked for.
+    /// Mean cost of a merge, in microseconds.
     pub fn cost_per_gc(&self) -> f64 {
         self.gc_cost_us / (self.gcs as f64).max(1.0)
     }
 }
 
-/// A trace and its name and hash, as rows state them.
+/// A trace with its name and hash, as result rows state them.
 #[derive(Clone, Debug)]
 pub struct PagingTrace {
     /// Its name.
     pub name: String,
     /// xxh3 of its file.
     pub xxh3: String,
-    /// Pages that are never written were left out.
+    /// Whether pages that are never written were left out.
     pub only_written: bool,
     /// How pages are numbered.
     pub page_map: String,
@@ -125,11 +147,15 @@ pub struct PagingTrace {
     pub references: References,
 }
 
-/// References between two looks at the watcher.
-const LOOK_EVERY: usize = 1 << 20;
+/// References between two calls of the watcher.
+const REPORT_EVERY: usize = 1 << 20;
 
 impl PagingTrace {
-    /// Replays it. `keep_on` is told how many references are done, and says false to stop.
+    /// Replays the trace. `keep_on` is called with the number of references done, and returns false to stop.
+    ///
+    /// # Errors
+    ///
+    /// If the store does not fit the device or stops, or if `keep_on` returned false.
     pub fn run(&self, setup: &PagingSetup, keep_on: &mut dyn FnMut(u64) -> bool) -> Result<PagingRow, LabError> {
         let references = &self.references;
         let blocks = references.pages().div_ceil(setup.pages_per_block);
@@ -137,8 +163,8 @@ impl PagingTrace {
         let flash = NullFlash::new(Geometry::new(segments, setup.pages_per_block, setup.page_bytes)?);
         let start = std::time::Instant::now();
         match setup.store {
-            Store::Hybrid(mapping) => {
-                let config = Config { scheme: mapping, ..Config::swap(references.pages(), setup.log_blocks) };
+            PagingStore::Hybrid(mapping) => {
+                let config = HybridConfig { mapping, ..HybridConfig::swap(references.pages(), setup.log_blocks) };
                 let mut paging = Paging::new(Plain::new(flash), config, setup.cache, setup.preload)?;
                 let passes = self.passes(setup, keep_on, |lpn, write| Ok(paging.reference(Lpn(lpn), write)?));
                 passes?;
@@ -153,10 +179,10 @@ impl PagingTrace {
                 row.seconds = start.elapsed().as_secs_f64();
                 Ok(row)
             }
-            Store::PageLevel => {
+            PagingStore::PageLevel => {
                 let config = margay_log::Config { low_water: 1, high_water: 1, ..margay_log::Config::default() };
                 let pages = references.pages();
-                let sizing = DeviceSizing {
+                let sizing = Sizing {
                     segments,
                     data_pages: setup.pages_per_block,
                     exported_pages: pages,
@@ -186,7 +212,7 @@ impl PagingTrace {
     ) -> Result<(), LabError> {
         let mut done = 0;
         for _ in 0..setup.passes {
-            for chunk in self.references.chunks(LOOK_EVERY) {
+            for chunk in self.references.chunks(REPORT_EVERY) {
                 for value in chunk {
                     reference(value >> 1, value & 1 != 0)?;
                 }
@@ -203,7 +229,6 @@ impl PagingTrace {
         let cache = &setup.cache;
         let costs = &cache.costs;
         let gc = stats.gc();
-        let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
         PagingRow {
             margay_version: env!("CARGO_PKG_VERSION").into(),
             seed: cache.seed,
@@ -212,18 +237,15 @@ impl PagingTrace {
             only_written: self.only_written,
             page_map: self.page_map.clone(),
             scheme: cache.scheme.name.into(),
-            store: match setup.store {
-                Store::Hybrid(mapping) => mapping.to_string(),
-                Store::PageLevel => "page-level".into(),
-            },
+            store: setup.store.to_string(),
             page_bytes: setup.page_bytes,
             pages_per_block: setup.pages_per_block,
             logical_pages: self.references.pages(),
             log_blocks: setup.log_blocks,
             cache_frames: cache.frames,
-            lru_region: word(&cache.sizing),
-            replacement: word(&cache.replacement),
-            window: word(&cache.window),
+            lru_region: cache.lru_region.to_string(),
+            replacement: cache.replacement.to_string(),
+            window: cache.window.to_string(),
             rules_sequential: cache.rules_sequential,
             evicts_unduplicated: cache.evicts_unduplicated,
             ignores_updates: cache.ignores_updates,
@@ -255,5 +277,20 @@ impl PagingTrace {
             memory_bytes_per_frame: memory.0 as f64 / f64::from(cache.frames),
             seconds: 0.0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_store_prints_as_something_that_parses_to_the_same() {
+        let mappings = margay_hybrid::mappings().map(|info| info.name);
+        for text in mappings.chain(["fast:sequential=no,open=yes", "page", "page-level"]) {
+            let store: PagingStore = text.parse().unwrap();
+            assert_eq!(store.to_string().parse(), Ok(store), "{text}");
+        }
+        assert!("slow".parse::<PagingStore>().unwrap_err().to_string().contains("bast"));
     }
 }

@@ -2,7 +2,7 @@ use crate::log::{Client, Head, Log, LogError, Owner};
 use crate::valid::ValidBits;
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Ppn, SegmentId};
-use margay_format::{Copied, PageInfo, SegmentInfo, Store};
+use margay_format::{Copied, PageInfo, SegmentInfo, Store, U48_MAX};
 use margay_policy::State;
 use margay_policy::placement::word_and_run;
 
@@ -70,8 +70,9 @@ impl<D: Store, O: Owner> Log<D, O> {
                 return Ok(Progress::Erased(victim));
             }
         }
+        // If that fails for another reason than a bad segment, the victim is erased by the next step.
+        self.erase(victim)?;
         self.victim = None;
-        self.erase(client, victim)?;
         if D::KEEPS_INFO || self.config.is_paced() {
             // The pages for which there was no room before the erase.
             self.write_pending(client)?;
@@ -187,11 +188,12 @@ impl<D: Store, O: Owner> Log<D, O> {
             let Some(page) = self.sorted.pop() else { return Ok(()) };
             // The host may have overwritten it since the victim was chosen.
             if self.valid.is_set(Ppn(page)) {
-                let copied = self.copy_together(client, victim, page, 1, left)?;
-                left -= copied;
-                if copied == 0 && self.victim.is_some() {
+                let copied = self.copy_together(client, victim, page, 1, left);
+                // It is yet to be copied, if not now then by the next step.
+                if !matches!(copied, Ok(1..)) && self.victim.is_some() {
                     self.sorted.push(page);
                 }
+                left -= copied?;
             }
         }
         let mut first = self.geometry.first_page(victim).0;
@@ -303,8 +305,8 @@ impl<D: Store, O: Owner> Log<D, O> {
             if head.is_open() {
                 self.seal(head)?;
             }
-            match self.open(client, stream) {
-                // All segments that were free have failed to open.
+            match self.open(stream) {
+                // All that were left failed.
                 Err(LogError::NoSpace { .. }) => {}
                 result => return result.map(|()| stream),
             }
@@ -325,41 +327,42 @@ impl<D: Store, O: Owner> Log<D, O> {
         if !self.config.is_paced() {
             return Err(self.no_space());
         }
-        let segment = match self.victim.filter(|victim| !self.retire_queue.contains(victim)) {
-            Some(victim) => {
-                self.victim = None;
-                self.sorted.clear();
-                victim
-            }
-            None => {
-                let may = |id: &SegmentId| self.segments.is_candidate(*id) && !self.retire_queue.contains(id);
-                let candidates = self.segments.ids().filter(may);
-                let emptiest = candidates.min_by_key(|id| self.segments.valid[id.index()]);
-                let segment = emptiest.ok_or_else(|| self.no_space())?;
-                self.take(segment);
-                segment
-            }
-        };
+        let victim = self.victim.filter(|victim| !self.retire_queue.contains(victim));
+        let may = |id: &SegmentId| self.segments.is_candidate(*id) && !self.retire_queue.contains(id);
+        let emptiest = || self.segments.ids().filter(may).min_by_key(|id| self.segments.valid[id.index()]);
+        let segment = victim.or_else(emptiest).ok_or_else(|| self.no_space())?;
         let first = self.geometry.first_page(segment).0;
         let end = first + self.geometry.pages_per_segment();
-        let mut kept = Vec::new();
-        for ppn in (first..end).map(Ppn).filter(|ppn| self.valid.is_set(*ppn)) {
-            let mut data = vec![0; self.geometry.page_bytes() as usize];
-            let owner = self.owners[ppn.index()];
-            let lost = self.device.read(ppn, owner.to_u64(), &mut data).is_err();
-            kept.push((owner, ppn, lost, data));
+        let pages: Vec<_> = (first..end).map(Ppn).filter(|ppn| self.valid.is_set(*ppn)).collect();
+        // What cannot be written back must not be erased.
+        if D::KEEPS_INFO && self.seq.saturating_add(pages.len() as u64) > U48_MAX {
+            return Err(FlashError::NumbersSpent { ppn: self.geometry.first_page(segment) }.into());
         }
-        let pages: Vec<_> = kept.iter().map(|(_, ppn, ..)| *ppn).collect();
+        let mut kept = Vec::with_capacity(pages.len());
+        for ppn in &pages {
+            let mut data = vec![0; self.geometry.page_bytes() as usize];
+            let lost = self.is_lost(*ppn, &mut data)?;
+            kept.push((self.owners[ppn.index()], lost, data));
+        }
         self.placement.detach(&pages);
-        match self.erase_on_device(segment) {
-            Ok(()) => {}
-            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
-                // Its pages stay readable. Nothing more is programmed in it.
-                self.segments.state[segment.index()] = State::Sealed;
-                self.retire_queue.push(segment);
-                return Err(self.no_space());
-            }
+        // Until here nothing has changed, so that whoever meets an error of the host can try again.
+        let erased = self.erase_on_device(segment);
+        match erased {
+            Ok(()) | Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {}
             Err(error) => return Err(error.into()),
+        }
+        match victim {
+            Some(_) => {
+                self.victim = None;
+                self.sorted.clear();
+            }
+            None => self.take(segment),
+        }
+        if erased.is_err() {
+            // It stays readable; nothing more is programmed in it.
+            self.segments.state[segment.index()] = State::Sealed;
+            self.retire_queue.push(segment);
+            return Err(self.no_space());
         }
         self.valid.fill(first, end, false);
         self.segments.valid[segment.index()] = 0;
@@ -369,40 +372,54 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.seal(full)?;
         }
         self.heads[stream as usize] = self.open_segment(segment, stream)?;
-        for (number, (owner, _, lost, data)) in kept.into_iter().enumerate() {
+        for (number, (owner, lost, data)) in kept.into_iter().enumerate() {
             let to = Ppn(self.heads[stream as usize].next);
             self.placement.attach(number, to);
             let page = PageInfo { lost, heat: self.placement.pack_at(to), ..self.own_page_info(owner) };
             self.device.program(to, &data, page)?;
             self.heads[stream as usize].next += 1;
             self.counters.copies += 1;
+            self.counters.lost_pages += u64::from(lost);
             self.owners[to.index()] = owner;
             client.relocated(owner, to);
         }
         Ok(())
     }
 
-    /// Erases a segment without valid pages. It is free afterwards, or retired if it was in the retire queue or the
-    /// erase failed.
-    pub(crate) fn erase<C: Client<O>>(&mut self, client: &mut C, segment: SegmentId) -> Result<(), LogError> {
+    /// Reads a valid page whose segment is erased next. Whether it is lost: it was tried twice, and the chip says that
+    /// the page cannot be read. Any other error is no reason to erase it.
+    fn is_lost(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<bool, FlashError> {
+        let owner = self.owners[ppn.index()].to_u64();
+        for _ in 0..2 {
+            match self.device.read(ppn, owner, data) {
+                Ok(_) => return Ok(false),
+                Err(error) if error.is_unreadable() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Erases a segment without valid pages; it is free from then on, or retired. On an error of the host it is what
+    /// it was.
+    pub(crate) fn erase(&mut self, segment: SegmentId) -> Result<(), LogError> {
         let i = segment.index();
         debug_assert_eq!(self.segments.valid[i], 0);
-        self.segments.in_use -= 1;
-        if let Some(at) = self.retire_queue.iter().position(|queued| *queued == segment) {
+        if let Some(at) = self.retire_queue.iter().position(|retire_queue| *retire_queue == segment) {
             self.retire_queue.swap_remove(at);
-            self.retire(client, segment);
+            self.segments.in_use -= 1;
+            self.retire(segment);
             return Ok(());
         }
         match self.erase_on_device(segment) {
-            Ok(()) => {}
-            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
-                self.retire(client, segment);
-                return Ok(());
+            Ok(()) => {
+                self.segments.state[i] = State::Free;
+                self.free.push_back(segment);
             }
+            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => self.retire(segment),
             Err(error) => return Err(error.into()),
         }
-        self.segments.state[i] = State::Free;
-        self.free.push_back(segment);
+        self.segments.in_use -= 1;
         Ok(())
     }
 
@@ -410,7 +427,9 @@ impl<D: Store, O: Owner> Log<D, O> {
     #[inline(always)]
     pub(crate) fn erase_on_device(&mut self, segment: SegmentId) -> Result<(), FlashError> {
         let i = segment.index();
-        let (erases, total_erases) = (self.segments.erases[i] + 1, self.segments.total_erases + 1);
+        // A count that was read from flash may be any.
+        let erases = self.segments.erases[i].saturating_add(1);
+        let total_erases = self.segments.total_erases + u64::from(erases - self.segments.erases[i]);
         self.device.erase(segment, SegmentInfo { erases, total_erases, ..SegmentInfo::default() })?;
         self.counters.erases += 1;
         self.segments.erases[i] = erases;

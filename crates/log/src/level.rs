@@ -52,7 +52,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             first = ValidBits::next_part(first);
         }
         self.seal(head)?;
-        self.erase(client, from)?;
+        self.erase(from)?;
         self.counters.leveling_erases += 1;
         Ok(())
     }

@@ -5,13 +5,20 @@ use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
-use margay_format::{PageInfo, SegmentInfo, Store};
+use margay_format::{PageInfo, PageOwner, SegmentInfo, Store, U48_MAX};
 use margay_policy::{Content, Hint, Leveling, Now, Placer, Segments, Selection, State, Subject};
 
 /// The owner tag of a page, as it is kept on flash.
 pub trait Owner: Copy + Default + fmt::Debug {
     /// The tag as a number, as it is kept on flash.
     fn to_u64(self) -> u64;
+}
+
+impl Owner for PageOwner {
+    #[inline(always)]
+    fn to_u64(self) -> u64 {
+        Self::to_u64(self)
+    }
 }
 
 impl Owner for Lpn {
@@ -39,8 +46,10 @@ pub trait Client<O> {
         None
     }
 
-    /// A segment was retired and will not be used again.
-    fn retired(&mut self, _segment: SegmentId) {}
+    /// Whose the page is that lists the retired segments; `None` if the list does not survive. The log writes it.
+    fn retired_list(&self) -> Option<O> {
+        None
+    }
 
     /// Whether the client gives up the page of `owner`, which is in a victim, because it has the data elsewhere. If so,
     /// the client has removed the owner from its map, and the page is not copied.
@@ -142,13 +151,19 @@ pub struct Log<D, O> {
     pub(crate) victim: Option<SegmentId>,
     /// Valid pages of the victim in the order of a placement that sorts; the next one to copy is the last.
     pub(crate) sorted: Vec<u32>,
-    /// Sealed segments to be cleaned before any other: those in which a program failed, and those that a caller chose.
+    /// Sealed segments to be cleaned before any other: those with a failed program.
     pub(crate) clean_first: VecDeque<SegmentId>,
-    /// The segment that leveling wants cleaned, because it is little worn; it waits until no room is needed.
+    /// The segment that leveling wants to be used; cleaned when there is no need for room.
     pub(crate) leveling_victim: Option<SegmentId>,
-    /// The retire queue: segments that are retired instead of erased once they are cleaned.
+    /// Segments that are retired once they are cleaned.
     pub(crate) retire_queue: Vec<SegmentId>,
-    /// For every segment, whether it is free and has to be erased before use; empty if there never was such a segment.
+    /// Segments that are used no more.
+    pub(crate) retired: Vec<SegmentId>,
+    /// The list of them on flash lacks some.
+    pub(crate) retired_changed: bool,
+    /// Pages that wait to be rewritten because the ECC had to correct them.
+    pub(crate) scrubs: Vec<Ppn>,
+    /// By segment, free ones that have to be erased before use; empty if there never was one.
     pub(crate) needs_erase: Vec<bool>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) counters: Counters,
@@ -167,18 +182,15 @@ pub struct Log<D, O> {
 
 impl<D: Store, O: Owner> Log<D, O> {
     /// A log on an erased device, able to hold `exported_pages` valid pages.
-    pub fn new<C: Client<O>>(
-        device: D,
-        config: Config,
-        policies: Policies,
-        exported_pages: u32,
-        client: &mut C,
-    ) -> Result<Self, LogError> {
+    pub fn new(device: D, config: Config, policies: Policies, exported_pages: u32) -> Result<Self, LogError> {
         let mut log = Self::closed(device, config, policies, exported_pages)?;
-        for stream in 0..log.placement.opened_at_start() {
-            log.open(client, stream)?;
-        }
+        log.open_first()?;
         Ok(log)
+    }
+
+    /// Opens the streams that the placement wants open from the start.
+    pub(crate) fn open_first(&mut self) -> Result<(), LogError> {
+        (0..self.placement.opened_at_start()).try_for_each(|stream| self.open(stream))
     }
 
     /// A log with all segments free and no stream open.
@@ -219,6 +231,9 @@ impl<D: Store, O: Owner> Log<D, O> {
             clean_first: VecDeque::new(),
             leveling_victim: None,
             retire_queue: Vec::new(),
+            retired: Vec::new(),
+            retired_changed: false,
+            scrubs: Vec::new(),
             needs_erase: Vec::new(),
             scratch: vec![0; geometry.page_bytes() as usize],
             counters: Counters::new(data_pages),
@@ -251,10 +266,19 @@ impl<D: Store, O: Owner> Log<D, O> {
         hint: Hint,
         now_us: u64,
     ) -> Result<Ppn, LogError> {
-        self.now.us = self.now.us.max(now_us);
+        self.set_time(now_us);
         self.now.writes += 1;
         self.counters.host_writes += 1;
         self.put_page(client, owner, content, data, hint)
+    }
+
+    /// The clock never goes back, and stands still at the last time that the flash can keep (8.9 years).
+    #[inline(always)]
+    fn set_time(&mut self, now_us: u64) {
+        self.now.us = self.now.us.max(now_us);
+        if D::KEEPS_INFO {
+            self.now.us = self.now.us.min(U48_MAX);
+        }
     }
 
     /// Writes a page of the initial content: at time 0, and not counted as a host write.
@@ -365,17 +389,21 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// Invalidates a page of the host that has no successor. The client no longer maps it.
     pub fn trim(&mut self, ppn: Ppn, now_us: u64) {
-        self.now.us = self.now.us.max(now_us);
+        self.set_time(now_us);
         self.counters.trims += 1;
         self.placement.trimmed(self.now, ppn);
         self.invalidate::<false>(ppn);
         self.segments.total_valid -= 1;
     }
 
-    /// Reads the page at `ppn` for the host.
+    /// Reads a page for the host. One that the ECC had to correct is rewritten in idle time.
     pub fn read(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<ReadStatus, LogError> {
         self.counters.host_reads += 1;
-        Ok(self.device.read(ppn, self.owners[ppn.index()].to_u64(), data)?)
+        let status = self.device.read(ppn, self.owners[ppn.index()].to_u64(), data)?;
+        if status == ReadStatus::Corrected {
+            self.note_corrected(ppn);
+        }
+        Ok(status)
     }
 
     #[inline(always)]
@@ -397,14 +425,13 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// Opens the next free segment for a stream. A segment whose erase or header program fails is retired, and the next
-    /// one is tried.
-    pub(crate) fn open<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<(), LogError> {
+    /// Opens the next free segment for a stream; segments that fail at it are retired.
+    pub(crate) fn open(&mut self, stream: u8) -> Result<(), LogError> {
         loop {
             let next = self.free.front().copied();
             match self.open_stream(stream) {
                 Err(LogError::Flash(FlashError::ProgramFailed { .. } | FlashError::EraseFailed { .. })) => {
-                    self.retire(client, next.expect("only a segment of the free list can fail to open"));
+                    self.retire(next.expect("a segment failed to be opened"));
                 }
                 result => return result,
             }
@@ -495,7 +522,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             }
             // The segment is opened before the cleaning: the published results depend on this order (spec sec. 5).
             if !self.heads[stream as usize].is_open() {
-                self.open(client, stream)?;
+                self.open(stream)?;
             }
             if (self.free.len() as u32) < self.config.low_water {
                 while (self.free.len() as u32) < self.config.high_water && self.clean_one(client)? {}

@@ -4,8 +4,11 @@
 use crate::log::{Client, Head, Log, LogError, Owner};
 use crate::{Content, Hint, Progress};
 use margay_flash::{FlashError, Ppn, SegmentId};
-use margay_format::{PageInfo, Store};
+use margay_format::{PageInfo, Store, encode_retired};
 use margay_policy::State;
+
+/// Pages that wait to be rewritten because they were hard to read.
+const MAX_SCRUBS: usize = 64;
 
 impl<D: Store, O: Owner> Log<D, O> {
     #[inline(never)]
@@ -86,11 +89,17 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(())
     }
 
-    /// Takes a segment, which must be in no list, out of use for good.
-    pub(crate) fn retire<C: Client<O>>(&mut self, client: &mut C, segment: SegmentId) {
+    /// A segment that is in no list is not used any more.
+    pub(crate) fn retire(&mut self, segment: SegmentId) {
         self.segments.state[segment.index()] = State::Bad;
         self.counters.retired_segments += 1;
-        client.retired(segment);
+        self.retired.push(segment);
+        self.retired_changed = true;
+    }
+
+    /// Segments that are used no more because programs or erases of them failed.
+    pub fn retired_segments(&self) -> &[SegmentId] {
+        &self.retired
     }
 
     /// A stream with room for a host write: the one asked for, in a segment that is not the last free one; or any open
@@ -118,8 +127,8 @@ impl<D: Store, O: Owner> Log<D, O> {
                 }
             }
             if !self.heads[stream as usize].is_open() {
-                match self.open(client, stream) {
-                    // All segments that were free have failed to open: the cleaner makes others.
+                match self.open(stream) {
+                    // All that were free have failed: the cleaner wins others.
                     Err(LogError::NoSpace { .. }) => {}
                     result => result?,
                 }
@@ -174,9 +183,16 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// One step of cleaning in idle time, which copies at most `budget_pages` pages. There is work until one segment
-    /// more than the high-water mark is free. False if there was nothing to do.
+    /// Works in idle time: rewrites a page that the ECC had to correct, else cleans at most `budget_pages` pages, until
+    /// one segment more than the high-water mark is free. False if there is nothing to do.
     pub fn idle_step<C: Client<O>>(&mut self, client: &mut C, budget_pages: u32) -> Result<bool, LogError> {
+        while let Some(ppn) = self.scrubs.pop() {
+            // It may have been overwritten or moved since.
+            if self.owner(ppn).is_some_and(|owner| client.locate(owner) == Some(ppn)) {
+                self.rewrite(client, ppn)?;
+                return Ok(true);
+            }
+        }
         let enough = self.free.len() as u32 > self.config.high_water;
         if enough && !self.has_victim_at_hand() {
             return Ok(false);
@@ -188,14 +204,25 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// Writes the metadata pages that the client must have on flash ([`Client::pending`]), as far as there is room
-    /// without cleaning.
+    /// The next page that must be on flash before another segment is erased: puts it into `page`, and says whose it is.
+    fn pending<C: Client<O>>(&mut self, client: &mut C, page: &mut [u8]) -> Option<O> {
+        if self.retired_changed
+            && let Some(owner) = client.retired_list()
+        {
+            self.retired_changed = false;
+            encode_retired(&self.retired, page);
+            return Some(owner);
+        }
+        client.pending(self.seq, page)
+    }
+
+    /// Writes the list of retired segments if it has changed and the pages that the client must have on flash, as far as there is room without cleaning.
     pub fn write_pending<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
         let mut data = core::mem::take(&mut self.scratch);
         let mut result = Ok(());
         while result.is_ok()
             && self.has_room()
-            && let Some(owner) = client.pending(self.seq, &mut data)
+            && let Some(owner) = self.pending(client, &mut data)
         {
             result = self.write_own(client, owner, &data);
         }
@@ -243,7 +270,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                     if head.is_open() {
                         self.seal(head)?;
                     }
-                    match self.open(client, 0) {
+                    match self.open(0) {
                         Err(LogError::NoSpace { .. }) => self.make_room_in_place(client, 0)?,
                         result => result?,
                     }
@@ -271,7 +298,16 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// Copies one valid page to another place, because the ECC had to correct it.
+    /// A page was read that the ECC had to correct: it is rewritten in idle time, unless too many wait already.
+    #[cold]
+    pub(crate) fn note_corrected(&mut self, ppn: Ppn) {
+        if self.scrubs.len() < MAX_SCRUBS && !self.scrubs.contains(&ppn) {
+            self.scrubs.push(ppn);
+        }
+    }
+
+    /// Copies one valid page to another place, because it is hard to read. [`Log::idle_step`] does so for the pages that
+    /// the ECC had to correct.
     pub fn rewrite<C: Client<O>>(&mut self, client: &mut C, ppn: Ppn) -> Result<(), LogError> {
         let owner = self.owners[ppn.index()];
         let wanted = match self.read_only {

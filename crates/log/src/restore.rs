@@ -1,6 +1,6 @@
 //! A log on a device that was used before.
 
-use crate::log::{Client, Head, Log, LogError, Owner};
+use crate::log::{Head, Log, LogError, Owner};
 use crate::{Config, ConfigError, Content, Policies};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -55,6 +55,8 @@ pub struct Restored<O> {
     pub seq: u64,
     /// Free segments in the order in which they are to be used; others follow by number.
     pub free: Vec<SegmentId>,
+    /// Retired segments.
+    pub retired: Vec<SegmentId>,
 }
 
 impl<D: Store, O: Owner> Log<D, O> {
@@ -69,6 +71,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let mut log = Self::closed(device, config, policies, exported_pages)?;
         log.now = restored.now;
         log.seq = restored.seq;
+        log.retired = restored.retired.clone();
         log.restore_segments(restored);
         log.restore_pages(restored);
         log.announce(restored);
@@ -161,12 +164,12 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     /// Frees a sealed segment without valid pages at once, and says whether there was one.
-    pub fn erase_empty<C: Client<O>>(&mut self, client: &mut C) -> Result<bool, LogError> {
+    pub fn erase_empty(&mut self) -> Result<bool, LogError> {
         let empty =
             |id: &SegmentId| self.segments.state[id.index()] == State::Sealed && self.segments.valid[id.index()] == 0;
         let Some(segment) = self.segments.ids().find(empty) else { return Ok(false) };
         self.take(segment);
-        self.erase(client, segment)?;
+        self.erase(segment)?;
         Ok(true)
     }
 
@@ -192,16 +195,12 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// Whether a free segment has to be erased before use.
     pub fn needs_erase(&self, segment: SegmentId) -> bool {
-        self.needs_erase.get(segment.index()).is_some_and(|must| *must)
+        self.needs_erase.get(segment.index()).is_some_and(|needs_erase| *needs_erase)
     }
 
     /// Takes `count` erased segments out of the free list, for pages that are not the log's; the log must not be
     /// used after that. `None` if there are not enough.
-    pub fn reserve_free<C: Client<O>>(
-        &mut self,
-        client: &mut C,
-        count: u32,
-    ) -> Result<Option<Vec<(SegmentId, SegmentInfo)>>, LogError> {
+    pub fn reserve_free(&mut self, count: u32) -> Result<Option<Vec<(SegmentId, SegmentInfo)>>, LogError> {
         let mut taken = Vec::new();
         let candidates: Vec<_> = self.free.iter().copied().collect();
         for segment in candidates {
@@ -213,7 +212,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                     Ok(()) => self.needs_erase[segment.index()] = false,
                     Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
                         self.free.retain(|id| *id != segment);
-                        self.retire(client, segment);
+                        self.retire(segment);
                         continue;
                     }
                     Err(error) => return Err(error.into()),

@@ -1,28 +1,66 @@
-//! Starting and stopping a log on a device in margay's format.
+//! Formatting a device, and starting to write one that was used before.
 
-use crate::Progress;
 use crate::log::{Client, Log, LogError, Owner};
+use crate::mount_scan::Suspect;
+use crate::recovery::StartWork;
 use crate::restore::Restored;
-use crate::survey::{StopRecord, Suspect};
-use alloc::vec::Vec;
+use crate::{Config, Policies};
+use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, SegmentId};
 use margay_format::{Anchor, CheckpointAt, Formatted, Place, Record, Store, Superblock};
 use margay_policy::State;
 
 impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
-    /// Makes what a power cut left safe before anything else is done: no older checkpoint is found again, the page
-    /// that was programmed last is written again, because it may not stay readable, and a segment is free.
+    /// Formats a device for a client with `owners` owners: all that is on it is lost. A segment that cannot be erased
+    /// is retired. `copy` is the owner of the copy of the superblock, which is the first page of the log.
+    ///
+    /// # Errors
+    /// Those of the device, except that a segment fails; [`LogError::Config`] if the log cannot hold a page for each
+    /// owner.
+    pub fn format<C: Client<O>>(
+        device: Formatted<F>,
+        superblock: &Superblock,
+        config: Config,
+        policies: Policies,
+        owners: u32,
+        client: &mut C,
+        copy: O,
+    ) -> Result<(Self, Anchor), LogError> {
+        // What cannot work is refused before anything is erased.
+        let mut log = Self::closed(device, config, policies, owners)?;
+        for segment in core::mem::take(&mut log.free) {
+            match log.device.erase_for_format(segment) {
+                Ok(()) => log.free.push_back(segment),
+                Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => log.retire(segment),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut anchor = Anchor::default();
+        log.device.write_anchor(&mut anchor, superblock, &Record::InUse)?;
+        log.open_first()?;
+        let mut page = vec![0; log.geometry.page_bytes() as usize];
+        let bytes = log.device.superblock();
+        page[..bytes.len()].copy_from_slice(bytes);
+        log.write_own(client, copy, &page)?;
+        log.write_pending(client)?;
+        log.device.sync()?;
+        Ok((log, anchor))
+    }
+
+    /// Before anything else is written to a device after [`Log::restore`]: sees to it that no older checkpoint is used
+    /// again, writes the page again that was programmed last, because after a power cut it may not stay readable, and
+    /// makes sure that a segment is free. Returns the anchor that the next stop needs.
     pub fn start<C: Client<O>>(
         &mut self,
         client: &mut C,
         superblock: &Superblock,
         restored: &Restored<O>,
-        stop: &mut StopRecord,
-        suspect: Option<Suspect>,
-    ) -> Result<(), LogError> {
+        work: StartWork,
+    ) -> Result<Anchor, LogError> {
+        let StartWork { mut anchor, checkpoint, suspect } = work;
         let device = self.device_mut();
         device.note_seq(restored.seq);
-        match &stop.checkpoint {
+        match &checkpoint {
             Some(at) if device.layout().place == Place::Table => {
                 if !device.forget_record(at)? {
                     // It is outdated once a segment was opened after it.
@@ -31,8 +69,8 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             }
             // On a fresh anchor: the page behind the last record may have been half programmed.
             checkpoint => {
-                device.renew_anchor(&mut stop.anchor, superblock)?;
-                if let Some(at) = checkpoint.as_ref().filter(|_| stop.anchor.is_broken()) {
+                device.renew_anchor(&mut anchor, superblock)?;
+                if let Some(at) = checkpoint.as_ref().filter(|_| anchor.is_broken()) {
                     Self::forget_checkpoint(device, at)?;
                 }
             }
@@ -47,7 +85,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         }
         if let Some(Suspect { ppn, page, data }) = suspect {
             if !self.has_room() {
-                self.erase_empty(client)?;
+                self.erase_empty()?;
             }
             match self.write_again(client, ppn, page, &data) {
                 // A device that is worn out is still to be read.
@@ -56,15 +94,15 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             }
             self.device_mut().sync()?;
         }
-        while self.free_segments() == 0 && self.erase_empty(client)? {}
-        Ok(())
+        while self.free_segments() == 0 && self.erase_empty()? {}
+        Ok(anchor)
     }
 
     /// The anchor has failed and goes on saying that the device was stopped: its checkpoint must not be whole.
     fn forget_checkpoint(device: &mut Formatted<F>, at: &CheckpointAt) -> Result<(), LogError> {
         for segment in &at.segments {
             match device.device_mut().erase(*segment) {
-                // It is outdated once something else is programmed, too (Thawed::is_outdated).
+                // It is outdated once something else is programmed, too (see `is_outdated`).
                 Ok(()) | Err(FlashError::EraseFailed { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -84,45 +122,5 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             self.device_mut().resume(id, info, Vec::new());
         }
         Ok(())
-    }
-
-    /// Writes a checkpoint of what `encode` makes, if there is room for one; the log must not be used after that.
-    /// `encode` is asked twice: for the length, and when nothing changes any more.
-    pub fn stop<C: Client<O>>(
-        &mut self,
-        client: &mut C,
-        anchor: &mut Anchor,
-        superblock: &Superblock,
-        encode: impl Fn(&Self, &C) -> Vec<u8>,
-    ) -> Result<bool, LogError> {
-        self.write_pending(client)?;
-        let len_bytes = encode(self, client).len();
-        let device = self.device();
-        let count = device.checkpoint_pages(len_bytes).div_ceil(device.layout().data_pages(device.geometry()));
-        if count > Record::max_segments(device.geometry().page_bytes()) {
-            return Ok(false);
-        }
-        // One segment stays free for the cleaner of the next life.
-        while self.free_segments() < count + 1 {
-            match self.clean_step(client, u32::MAX) {
-                Ok(Progress::NothingToClean) | Err(LogError::NoSpace { .. }) => return Ok(false),
-                Ok(_) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.write_pending(client)?;
-        self.device_mut().sync()?;
-        let Some(segments) = self.reserve_free(client, count)? else { return Ok(false) };
-        let bytes = encode(self, client);
-        let seq = self.seq();
-        let device = self.device_mut();
-        let at = match device.write_checkpoint(&bytes, seq, &segments) {
-            Ok(at) => at,
-            // The next mount looks into every segment, as it would after a power cut.
-            Err(FlashError::ProgramFailed { .. }) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        };
-        device.write_anchor(anchor, superblock, &Record::Stopped(at))?;
-        Ok(!anchor.is_broken())
     }
 }

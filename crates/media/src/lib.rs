@@ -16,7 +16,7 @@ mod record;
 mod strict;
 
 pub use damage::Damage;
-pub use faults::Faults;
+pub use faults::{Faults, ReadFault};
 pub use image::{ImageError, ImageFlash};
 pub use meter::{Meter, Operations};
 pub use null::NullFlash;

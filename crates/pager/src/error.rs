@@ -1,8 +1,9 @@
 use margay_flash::FlashError;
 use margay_hybrid::HybridError;
+use margay_vm::{Scheme, scheme_rows, schemes};
 
-/// What a store says, with the system's words for its error numbers.
-pub fn in_words(error: &HybridError) -> String {
+/// The text of a store's error, with the system's description of its error numbers.
+pub fn store_error_text(error: &HybridError) -> String {
     match error {
         HybridError::Flash(FlashError::Io { code }) if *code != 0 => {
             format!("the file below it: {}", std::io::Error::from_raw_os_error(*code))
@@ -11,7 +12,7 @@ pub fn in_words(error: &HybridError) -> String {
     }
 }
 
-/// Why memory cannot be paged.
+/// Why memory cannot be paged to a store.
 #[derive(Debug, thiserror::Error)]
 pub enum PagerError {
     /// The kernel does not let this process handle its faults.
@@ -30,44 +31,48 @@ pub enum PagerError {
     /// The store's pages are of another size.
     #[error("the store has pages of {page_bytes} bytes; the pager needs 4096")]
     StorePageBytes {
-        /// Theirs.
+        /// Bytes of a page of the store.
         page_bytes: u32,
     },
-    /// The store has fewer pages than the region.
-    #[error(
-        "the store is full before the memory is: it holds {store_pages} pages of 4096 bytes, the region {region_pages}"
-    )]
+    /// The store has fewer pages than the memory.
+    #[error("the store is too small: it holds {store_pages} pages of 4096 bytes, the memory has {memory_pages}")]
     StoreTooSmall {
         /// Pages of the store.
         store_pages: u32,
-        /// Pages of the region.
-        region_pages: u64,
+        /// Pages of the memory.
+        memory_pages: u64,
     },
     /// The scheme writes pages that programs can change meanwhile.
-    #[error("{0} writes pages that are in use; the pager takes du-gc, da-gc and lda-gc1 to lda-gc5")]
-    Scheme(&'static str),
-    /// Less RAM than the pager can work with.
-    #[error("{frames} pages of RAM: at least {least} are needed")]
+    #[error("{0} writes pages that are in use; the pager takes {list}", list = usable_schemes())]
+    Scheme(Scheme),
+    /// There is less RAM than the pager needs.
+    #[error("{frames} pages of RAM: at least {min_frames} are needed")]
     TooFewFrames {
         /// Asked for.
         frames: u32,
-        /// The least.
-        least: u32,
+        /// The minimum.
+        min_frames: u32,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// What it was for.
         what: &'static str,
-        /// What it said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The store failed: a page could not be written or read.
-    #[error("the store under the memory failed: {}", in_words(.0))]
+    #[error("the store under the memory failed: {}", store_error_text(.0))]
     Store(#[from] HybridError),
 }
 
+fn usable_schemes() -> String {
+    let usable = scheme_rows().zip(schemes()).filter(|(_, scheme)| !scheme.writes_pages_in_use());
+    usable.map(|(row, _)| row.name).collect::<Vec<_>>().join(", ")
+}
+
 impl PagerError {
+    /// The error of the system call that has just failed.
     pub(crate) fn last(what: &'static str) -> Self {
         Self::System { what, error: std::io::Error::last_os_error() }
     }

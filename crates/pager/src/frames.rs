@@ -7,21 +7,21 @@ use margay_vm::Frames;
 use std::sync::Arc;
 
 const NONE: u32 = u32::MAX;
-/// Slots that stay in RAM although they hold nothing.
-const MOST_SPARE: usize = 64;
+/// Maximum number of slots that stay in RAM although they hold nothing.
+const MAX_SPARE: usize = 64;
 
 /// Anonymous memory of the process.
-pub(crate) struct Mapping {
+pub(crate) struct AnonymousMapping {
     pub start: *mut u8,
     pub bytes: usize,
 }
 
 // SAFETY: the memory belongs to whoever holds the value; it is not bound to a thread.
-unsafe impl Send for Mapping {}
+unsafe impl Send for AnonymousMapping {}
 // SAFETY: the fields are only read through a shared reference.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for AnonymousMapping {}
 
-impl Mapping {
+impl AnonymousMapping {
     pub fn new(bytes: usize) -> Result<Self, PagerError> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -30,7 +30,7 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return Err(PagerError::last("reserving address space"));
         }
-        // SAFETY: the range was just mapped. Large pages would be filled behind the pager's back.
+        // SAFETY: the range was just mapped. The kernel would fill large pages without a fault for each of their pages.
         unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
         Ok(Self { start: start.cast(), bytes })
     }
@@ -41,7 +41,7 @@ impl Mapping {
         unsafe { self.start.add(index * PAGE_BYTES) }
     }
 
-    /// Gives the RAM of a page back; it reads as missing, or zero, after that.
+    /// Gives the RAM of a page back to the system. The page is missing, or reads as zeros, after that.
     fn drop_page(&self, index: usize) {
         // SAFETY: the page lies in the mapping, and nothing refers to its content.
         let result = unsafe { libc::madvise(self.page(index).cast(), PAGE_BYTES, libc::MADV_DONTNEED) };
@@ -49,31 +49,32 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for AnonymousMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and whoever used it is gone.
         unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
 }
 
-/// Where the bytes of cached pages are.
+/// A buffer for the bytes of the cached pages that are not mapped.
 pub(crate) struct Buffer {
-    memory: Arc<Mapping>,
+    memory: Arc<AnonymousMapping>,
     uffd: Arc<Uffd>,
-    slots: Mapping,
-    /// By frame, its slot; none while its page is mapped.
+    slots: AnonymousMapping,
+    /// By frame, its slot; [`NONE`] while its page is mapped.
     slot_of: Vec<u32>,
-    /// Slots in RAM that hold nothing, and those that are not in RAM.
+    /// Slots that hold nothing and have RAM.
     spare: Vec<u32>,
+    /// Slots that hold nothing and have no RAM.
     unused: Vec<u32>,
 }
 
 impl Buffer {
-    pub fn new(memory: Arc<Mapping>, uffd: Arc<Uffd>, frames: u32) -> Result<Self, PagerError> {
+    pub fn new(memory: Arc<AnonymousMapping>, uffd: Arc<Uffd>, frames: u32) -> Result<Self, PagerError> {
         Ok(Self {
             memory,
             uffd,
-            slots: Mapping::new(frames as usize * PAGE_BYTES)?,
+            slots: AnonymousMapping::new(frames as usize * PAGE_BYTES)?,
             slot_of: vec![NONE; frames as usize],
             spare: Vec::with_capacity(frames as usize),
             unused: (0..frames).rev().collect(),
@@ -88,13 +89,13 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts(self.slots.page(slot as usize), PAGE_BYTES) }
     }
 
-    /// The frame's page is elsewhere now.
+    /// Empties the slot of a frame whose page is mapped or evicted.
     pub fn release(&mut self, frame: u32) {
         let slot = std::mem::replace(&mut self.slot_of[frame as usize], NONE);
         if slot == NONE {
             return;
         }
-        if self.spare.len() < MOST_SPARE {
+        if self.spare.len() < MAX_SPARE {
             self.spare.push(slot);
         } else {
             self.slots.drop_page(slot as usize);
@@ -102,7 +103,7 @@ impl Buffer {
         }
     }
 
-    /// Maps a page with these bytes, write-protected unless it may be written, and lets go who waits for it.
+    /// Maps a page with these bytes, write-protected unless it is writable, and wakes the faulting thread.
     pub fn map(&self, lpn: Lpn, bytes: &[u8], writable: bool) -> Result<(), PagerError> {
         self.uffd.copy(self.memory.page(lpn.index()), bytes, writable)
     }

@@ -1,17 +1,17 @@
 //! The thread that serves faults.
 
-use crate::frames::{Buffer, Mapping};
+use crate::frames::{AnonymousMapping, Buffer};
 use crate::uffd::Uffd;
 use crate::{PAGE_BYTES, PagerError, PagerStats};
 use margay_flash::Lpn;
 use margay_format::Store;
 use margay_hybrid::Hybrid;
-use margay_vm::{Cache, Region as Place};
+use margay_vm::{Cache, CacheRegion};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 pub(crate) struct Handler<D> {
-    memory: Arc<Mapping>,
+    memory: Arc<AnonymousMapping>,
     uffd: Arc<Uffd>,
     stop: OwnedFd,
     cache: Cache<Buffer>,
@@ -23,7 +23,7 @@ pub(crate) struct Handler<D> {
 
 impl<D: Store> Handler<D> {
     pub fn new(
-        memory: Arc<Mapping>,
+        memory: Arc<AnonymousMapping>,
         uffd: Arc<Uffd>,
         stop: OwnedFd,
         cache: Cache<Buffer>,
@@ -33,7 +33,7 @@ impl<D: Store> Handler<D> {
         Self { memory, uffd, stop, cache, store, stats, counts: PagerStats::default(), page: vec![0; PAGE_BYTES] }
     }
 
-    /// Serves faults until it is told to stop.
+    /// Serves faults until the stop event is set or the store fails.
     pub fn run(&mut self) -> Result<(), PagerError> {
         let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut waits = [poll(self.uffd.as_raw_fd()), poll(self.stop.as_raw_fd())];
@@ -68,13 +68,13 @@ impl<D: Store> Handler<D> {
     fn fault(&mut self, lpn: Lpn, write: bool, protected: bool) -> Result<(), PagerError> {
         self.counts.faults += 1;
         match self.cache.region(lpn) {
-            Some(Place::Initial | Place::Mru) => self.mapped(lpn, protected),
-            Some(Place::Lru) => self.bring_back(lpn, write),
+            Some(CacheRegion::Initial | CacheRegion::Mru) => self.mapped(lpn, protected),
+            Some(CacheRegion::Lru) => self.bring_back(lpn, write),
             None => self.bring_in(lpn, write),
         }
     }
 
-    /// The page is there: it is written for the first time, or has come since the fault.
+    /// The page is mapped: either it is written for the first time, or another fault has brought it in.
     fn mapped(&mut self, lpn: Lpn, protected: bool) -> Result<(), PagerError> {
         let page = self.memory.page(lpn.index());
         if protected {

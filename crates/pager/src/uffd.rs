@@ -12,11 +12,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 const WRITE_PROTECT: u64 = 1;
 
-/// A page that is waited for.
+/// A fault: a thread waits for a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub address: usize,
-    /// Somebody wants to write.
+    /// The thread wants to write.
     pub write: bool,
     /// The page is there, write-protected.
     pub protected: bool,
@@ -31,7 +31,9 @@ fn range(page: *mut u8, bytes: usize) -> uffdio_range {
 }
 
 impl Uffd {
-    /// Takes over the faults of a mapping.
+    /// Takes over the faults of a range of memory.
+    ///
+    /// Fails if the kernel does not allow it, or cannot write-protect pages for user space.
     pub fn new(start: *mut u8, bytes: usize) -> Result<Self, PagerError> {
         // System calls that use the memory fault in the kernel, so user-mode faults alone would not do.
         // SAFETY: makes a new descriptor or fails.
@@ -66,7 +68,7 @@ impl Uffd {
         }
     }
 
-    /// Maps a missing page with these bytes, and lets go who waits for it.
+    /// Maps a missing page with these bytes, and wakes the faulting thread.
     pub fn copy(&self, page: *mut u8, bytes: &[u8], writable: bool) -> Result<(), PagerError> {
         assert_eq!(bytes.len(), PAGE_BYTES);
         let mode = if writable { 0 } else { u64::from(UFFDIO_COPY_MODE_WP) };
@@ -75,7 +77,7 @@ impl Uffd {
         self.call(UFFDIO_COPY, &mut copy).map_err(|error| PagerError::System { what: "mapping a page", error })
     }
 
-    /// Write-protects a page, or allows writes again and lets go who waits for that.
+    /// Write-protects a page, or allows writes again and wakes the thread that waits to write.
     pub fn protect(&self, page: *mut u8, protected: bool) -> Result<(), PagerError> {
         let mode = if protected { WRITE_PROTECT } else { 0 };
         let mut protect = uffdio_writeprotect { range: range(page, PAGE_BYTES), mode };
@@ -83,13 +85,13 @@ impl Uffd {
         result.map_err(|error| PagerError::System { what: "write-protecting a page", error })
     }
 
-    /// Lets go who waits for a page.
+    /// Wakes the threads that wait for a page.
     pub fn wake(&self, page: *mut u8) -> Result<(), PagerError> {
         let result = self.call(UFFDIO_WAKE, &mut range(page, PAGE_BYTES));
         result.map_err(|error| PagerError::System { what: "waking a thread", error })
     }
 
-    /// The next fault, if there is one.
+    /// The next fault; `None` if no thread waits.
     pub fn fault(&self) -> Result<Option<Fault>, PagerError> {
         loop {
             let mut message = std::mem::MaybeUninit::<uffd_msg>::zeroed();

@@ -225,7 +225,18 @@ pub struct Row<B: 'static> {
     pub build: B,
 }
 
-/// A table of policies.
+/// Finds a row without parameters by its text, in which upper and lower case are alike.
+pub fn find_row<'a, B>(what: &str, rows: &'a [Row<B>], text: &str) -> Result<&'a Row<B>, SpecError> {
+    let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
+    let row = rows.iter().find(|row| row.name.eq_ignore_ascii_case(name.trim()));
+    let row = row.ok_or_else(|| SpecError::unknown(what, name.trim(), rows.iter().map(|row| row.name)))?;
+    match parameters.split(['=', ',']).next() {
+        Some("") | None => Ok(row),
+        Some(key) => Err(SpecError(format!("'{}' has no parameter '{}'; it has none", row.name, key.trim()))),
+    }
+}
+
+/// What a table lists.
 pub trait Kind: 'static {
     /// What messages call an entry of the table.
     const WHAT: &'static str;

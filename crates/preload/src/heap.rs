@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Memory of the system, page by page.
+/// Memory mapped from the system.
 struct System;
 
 // SAFETY: ranges come from the kernel, whole and unshared, and go back as they came.
@@ -38,7 +38,7 @@ unsafe impl Allocator for System {
     }
 }
 
-/// The range that is paged, and how much of it was handed out.
+/// The range of memory that is paged, and how many bytes of it were handed out.
 static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -46,7 +46,7 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 /// The thread that serves faults.
 static PAGER: AtomicUsize = AtomicUsize::new(0);
 
-/// The program's heap begins to be in this range; what the thread `pager` allocates never is.
+/// From now on the program's heap is in this range, except what the thread `pager` allocates.
 pub fn begin(start: usize, bytes: usize, pager: usize) {
     PAGER.store(pager, Ordering::Relaxed);
     END.store(start + bytes, Ordering::Relaxed);
@@ -63,10 +63,10 @@ pub fn used_bytes() -> usize {
     USED.load(Ordering::Relaxed)
 }
 
-/// The paged range, from its start on. What was handed out stays with the heap, which uses it again.
+/// The paged range, handed out from its start on. The heap keeps what it got and uses it again.
 struct Paged;
 
-// SAFETY: every range is handed out once; all lie in the region, which lives as long as the process.
+// SAFETY: every range is handed out once; all lie in the paged memory, which lives as long as the process.
 unsafe impl Allocator for Paged {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let (start, end) = (START.load(Ordering::Acquire), END.load(Ordering::Relaxed));
@@ -95,8 +95,9 @@ unsafe impl Allocator for Paged {
     }
 }
 
-/// Of this library, and of the program before its heap begins.
+/// The heap of this library, and of the program before its own begins.
 static OWN: Mutex<Dlmalloc<System>> = Mutex::new(Dlmalloc::new_with_allocator(System));
+/// The heap of the program.
 static PROGRAM: Mutex<Dlmalloc<Paged>> = Mutex::new(Dlmalloc::new_with_allocator(Paged));
 
 fn lock<A>(heap: &Mutex<Dlmalloc<A>>) -> MutexGuard<'_, Dlmalloc<A>> {
@@ -106,7 +107,7 @@ fn lock<A>(heap: &Mutex<Dlmalloc<A>>) -> MutexGuard<'_, Dlmalloc<A>> {
 /// The heap of the Rust code of this library: the pager's thread must not wait for a page of its own.
 pub struct Own;
 
-// SAFETY: dlmalloc keeps the contract; the lock makes it one user at a time.
+// SAFETY: dlmalloc keeps the contract, and the lock lets one thread use it at a time.
 unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: size and alignment are those of a layout.
@@ -126,7 +127,7 @@ unsafe impl GlobalAlloc for Own {
     }
 }
 
-/// What stands before each block of the program: its size, and how far behind the start of what was allocated it lies.
+/// Stands before each allocation of the program: its size, and its distance from the start of what the heap handed out.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Header {
@@ -166,16 +167,16 @@ pub fn allocate(size: usize, alignment: usize, zeroed: bool) -> *mut u8 {
 }
 
 fn header(start: *mut u8) -> Header {
-    // SAFETY: a block of the program has its header before it.
+    // SAFETY: an allocation of the program has its header before it.
     unsafe { start.cast::<Header>().sub(1).read() }
 }
 
-/// Bytes of a block.
+/// Size of an allocation in bytes.
 pub fn size(start: *mut u8) -> usize {
     header(start).size
 }
 
-/// Gives a block back.
+/// Frees an allocation.
 pub fn release(start: *mut u8) {
     let Header { size, offset } = header(start);
     let base = (start as usize - offset) as *mut u8;
@@ -190,14 +191,14 @@ pub fn release(start: *mut u8) {
     }
 }
 
-/// A block of another size with the same content; null, and the old one stays, if there is no room.
+/// Moves an allocation to one of another size. Null, and the old one stays, if there is no room.
 pub fn resize(start: *mut u8, size: usize) -> *mut u8 {
     let old = header(start);
     if is_paged(start as usize) && old.offset == HEADER {
         let Some(total) = size.checked_add(HEADER).filter(|total| *total < isize::MAX as usize) else {
             return null_mut();
         };
-        // SAFETY: the block lies right behind the start of what the heap handed out.
+        // SAFETY: the allocation has no room before its header, so the heap handed out that address.
         let base = unsafe { lock(&PROGRAM).realloc(start.sub(HEADER), old.size + HEADER, ALIGNMENT, total) };
         if base.is_null() {
             return base;
@@ -210,7 +211,7 @@ pub fn resize(start: *mut u8, size: usize) -> *mut u8 {
     }
     let new = allocate(size, ALIGNMENT, false);
     if !new.is_null() {
-        // SAFETY: both blocks have at least the smaller size and are different.
+        // SAFETY: both allocations have at least the smaller size and do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(start, new, old.size.min(size)) };
         release(start);
     }

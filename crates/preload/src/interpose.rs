@@ -4,12 +4,12 @@ use crate::heap;
 use libc::{c_int, c_void, size_t};
 use std::ptr::null_mut;
 
-fn out_of_memory(block: *mut u8) -> *mut c_void {
-    if block.is_null() {
+fn out_of_memory(allocation: *mut u8) -> *mut c_void {
+    if allocation.is_null() {
         // SAFETY: the calling thread's own error number.
         unsafe { *libc::__errno_location() = libc::ENOMEM };
     }
-    block.cast()
+    allocation.cast()
 }
 
 /// malloc(3).
@@ -28,11 +28,11 @@ pub extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
 ///
 /// # Safety
 ///
-/// `block` is null or came from this heap and was not freed.
+/// `allocation` is null or came from this heap and was not freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free(block: *mut c_void) {
-    if !block.is_null() {
-        heap::release(block.cast());
+pub unsafe extern "C" fn free(allocation: *mut c_void) {
+    if !allocation.is_null() {
+        heap::release(allocation.cast());
     }
 }
 
@@ -42,15 +42,15 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 ///
 /// As [`free`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn realloc(block: *mut c_void, size: size_t) -> *mut c_void {
-    if block.is_null() {
+pub unsafe extern "C" fn realloc(allocation: *mut c_void, size: size_t) -> *mut c_void {
+    if allocation.is_null() {
         return malloc(size);
     }
     if size == 0 {
-        heap::release(block.cast());
+        heap::release(allocation.cast());
         return null_mut();
     }
-    out_of_memory(heap::resize(block.cast(), size))
+    out_of_memory(heap::resize(allocation.cast(), size))
 }
 
 /// reallocarray(3).
@@ -59,10 +59,10 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: size_t) -> *mut c_voi
 ///
 /// As [`free`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: size_t, size: size_t) -> *mut c_void {
+pub unsafe extern "C" fn reallocarray(allocation: *mut c_void, count: size_t, size: size_t) -> *mut c_void {
     match count.checked_mul(size) {
         // SAFETY: as the caller promises.
-        Some(bytes) => unsafe { realloc(block, bytes) },
+        Some(bytes) => unsafe { realloc(allocation, bytes) },
         None => out_of_memory(null_mut()),
     }
 }
@@ -95,12 +95,12 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, alignment: size_t
     if !alignment.is_power_of_two() || !alignment.is_multiple_of(size_of::<*mut c_void>()) {
         return libc::EINVAL;
     }
-    let block = heap::allocate(size, alignment, false);
-    if block.is_null() {
+    let allocation = heap::allocate(size, alignment, false);
+    if allocation.is_null() {
         return libc::ENOMEM;
     }
     // SAFETY: as the caller promises.
-    unsafe { *out = block.cast() };
+    unsafe { *out = allocation.cast() };
     0
 }
 
@@ -110,8 +110,8 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, alignment: size_t
 ///
 /// As [`free`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> size_t {
-    if block.is_null() { 0 } else { heap::size(block.cast()) }
+pub unsafe extern "C" fn malloc_usable_size(allocation: *mut c_void) -> size_t {
+    if allocation.is_null() { 0 } else { heap::size(allocation.cast()) }
 }
 
 /// fork(2) fails: the child would not have the heap.

@@ -1,4 +1,4 @@
-//! The heap of a program on flash. `margay vm run` preloads this library; it makes a [`margay_pager::Region`] before the
+//! The heap of a program on flash. `margay vm run` preloads this library; it makes a [`margay_pager::PagedMemory`] before the
 //! program starts, and takes the place of malloc and its kin.
 //!
 //! What is not heap stays in ordinary memory: code, stacks, files that are mapped. A process that the program makes
@@ -8,18 +8,20 @@ mod heap;
 mod interpose;
 
 use margay_flash::Geometry;
-use margay_hybrid::{Duty, FormatOptions, OpenError, Scheme as Mapping};
+use margay_hybrid::{Duty, FormatOptions, Mapping, OpenError};
 use margay_media::ImageFlash;
-use margay_pager::{Options, PAGE_BYTES, Region, in_words};
+use margay_pager::{PAGE_BYTES, PagedMemory, store_error_text};
+use margay_vm::Scheme;
 use std::io::Write;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::OnceLock;
 
 #[global_allocator]
 static HEAP: heap::Own = heap::Own;
 
-/// What `margay vm run` says in the environment.
-struct Asked {
+/// The options that `margay vm run` passes in the environment.
+struct Options {
     store: PathBuf,
     report: PathBuf,
     memory_bytes: u64,
@@ -28,15 +30,17 @@ struct Asked {
     scheme: String,
 }
 
-static REGION: OnceLock<(Region, PathBuf)> = OnceLock::new();
+static MEMORY: OnceLock<(PagedMemory, PathBuf)> = OnceLock::new();
 
-fn asked() -> Result<Asked, String> {
-    let text = |name: &str| std::env::var_os(name).ok_or_else(|| format!("{name} is not set; use `margay vm run`"));
+fn options() -> Result<Options, String> {
+    let text = |name: &str| {
+        std::env::var_os(name).ok_or_else(|| format!("{name} is not set: run the program with `margay vm run`"))
+    };
     let number = |name: &str| -> Result<u64, String> {
         let value = text(name)?;
-        value.to_str().and_then(|value| value.parse().ok()).ok_or_else(|| format!("{name} is no number"))
+        value.to_str().and_then(|value| value.parse().ok()).ok_or_else(|| format!("{name} is not a number"))
     };
-    Ok(Asked {
+    Ok(Options {
         store: text("MARGAY_VM_STORE")?.into(),
         report: text("MARGAY_VM_REPORT")?.into(),
         memory_bytes: number("MARGAY_VM_MEMORY")?,
@@ -50,43 +54,43 @@ const PAGES_PER_BLOCK: u32 = 64;
 /// Segments beyond what is needed, for those that go bad.
 const SPARE_SEGMENTS: u32 = 4;
 
-fn start(asked: &Asked) -> Result<Region, String> {
+fn start(options: &Options) -> Result<PagedMemory, String> {
     let pages =
-        u32::try_from(asked.memory_bytes.div_ceil(PAGE_BYTES as u64)).map_err(|_| "more than 16 TiB of memory")?;
-    let segments = pages.div_ceil(PAGES_PER_BLOCK) + asked.log_blocks + 2 + SPARE_SEGMENTS;
+        u32::try_from(options.memory_bytes.div_ceil(PAGE_BYTES as u64)).map_err(|_| "more than 16 TiB of memory")?;
+    let segments = pages.div_ceil(PAGES_PER_BLOCK) + options.log_blocks + 2 + SPARE_SEGMENTS;
     let geometry = Geometry::new(segments, PAGES_PER_BLOCK, PAGE_BYTES as u32).map_err(|error| error.to_string())?;
-    let name = asked.store.display();
-    match std::fs::remove_file(&asked.store) {
+    let name = options.store.display();
+    match std::fs::remove_file(&options.store) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(format!("{name}: {error}")),
     }
-    // Nothing of it is needed after the process: it does not wait for the disk.
+    // Its content is of no use after the process, so it need not wait for the disk.
     let image =
-        ImageFlash::create(&asked.store, geometry.with_spare(64)).map_err(|error| format!("{name}: {error}"))?;
-    let options = FormatOptions {
-        scheme: Mapping::Fast { sequential: true, leave_open: false },
+        ImageFlash::create(&options.store, geometry.with_spare(64)).map_err(|error| format!("{name}: {error}"))?;
+    let format = FormatOptions {
+        mapping: Mapping::Fast { sequential: true, leave_open: false },
         duty: Duty::Swap,
-        log_blocks: asked.log_blocks,
+        log_blocks: options.log_blocks,
         logical_pages: Some(pages),
         uuid: [0; 16],
         created_s: std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_secs()),
     };
-    let store = margay_hybrid::format(image.without_sync(), &options).map_err(|error| match error {
-        OpenError::Hybrid(error) => format!("{name}: {}", in_words(&error)),
+    let store = margay_hybrid::format(image.without_sync(), &format).map_err(|error| match error {
+        OpenError::Hybrid(error) => format!("{name}: {}", store_error_text(&error)),
         error => format!("{name}: {error}"),
     })?;
-    let options = Options {
-        bytes: asked.memory_bytes,
-        frames: u32::try_from(asked.ram_bytes / PAGE_BYTES as u64).unwrap_or(u32::MAX).min(pages),
-        scheme: asked.scheme.parse().map_err(|error: margay_vm::UnknownScheme| error.to_string())?,
+    let paging = margay_pager::Options {
+        bytes: options.memory_bytes,
+        frames: u32::try_from(options.ram_bytes / PAGE_BYTES as u64).unwrap_or(u32::MAX).min(pages),
+        scheme: options.scheme.parse().map_err(|error: <Scheme as FromStr>::Err| error.to_string())?,
     };
-    let report = asked.report.clone();
+    let report = options.report.clone();
     let failed = move |error: &margay_pager::PagerError| give_up(&report, &error.to_string());
-    Region::new(store, &options, failed).map_err(|error| error.to_string())
+    PagedMemory::new(store, &paging, failed).map_err(|error| error.to_string())
 }
 
-/// The process cannot go on: the report says why.
+/// Ends the process, with the reason in the report.
 fn give_up(report: &std::path::Path, error: &str) -> ! {
     let _ = std::fs::write(report, format!("error={error}\n"));
     // SAFETY: ends the process without running what might need the heap.
@@ -94,8 +98,8 @@ fn give_up(report: &std::path::Path, error: &str) -> ! {
 }
 
 extern "C" fn report() {
-    let Some((region, path)) = REGION.get() else { return };
-    let stats = region.stats();
+    let Some((memory, path)) = MEMORY.get() else { return };
+    let stats = memory.stats();
     let cache = &stats.cache;
     let mut text = Vec::new();
     let lines: [(&str, u64); 16] = [
@@ -117,7 +121,7 @@ extern "C" fn report() {
         ("flash_erases", stats.erases),
     ];
     for (name, value) in lines {
-        // Memory does not refuse bytes.
+        // Writing to memory cannot fail.
         let _ = writeln!(text, "{name}={value}");
     }
     let _ = std::fs::write(path, text);
@@ -127,25 +131,25 @@ extern "C" fn begin() {
     if std::env::var_os("MARGAY_VM_STORE").is_none() {
         return;
     }
-    let asked = match asked() {
-        Ok(asked) => asked,
+    let options = match options() {
+        Ok(options) => options,
         Err(error) => give_up(std::path::Path::new("/dev/stderr"), &error),
     };
-    // Programs that this one starts are their own.
+    // Programs that this one starts run without the pager.
     for name in ["LD_PRELOAD", "STORE", "REPORT", "MEMORY", "RAM", "LOG_BLOCKS", "SCHEME"] {
         let name = if name == "LD_PRELOAD" { name.to_string() } else { format!("MARGAY_VM_{name}") };
         // SAFETY: no other thread of the program runs yet.
         unsafe { std::env::remove_var(name) };
     }
-    match start(&asked) {
-        Ok(region) => {
-            let pager = region.pager_thread().map_or(0, |thread| thread as usize);
-            heap::begin(region.start() as usize, region.bytes(), pager);
-            let _ = REGION.set((region, asked.report));
+    match start(&options) {
+        Ok(memory) => {
+            let pager = memory.pager_thread().map_or(0, |thread| thread as usize);
+            heap::begin(memory.start() as usize, memory.bytes(), pager);
+            let _ = MEMORY.set((memory, options.report));
             // SAFETY: registers a function that lives as long as the process.
             unsafe { libc::atexit(report) };
         }
-        Err(error) => give_up(&asked.report, &error),
+        Err(error) => give_up(&options.report, &error),
     }
 }
 

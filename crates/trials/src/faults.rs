@@ -3,6 +3,7 @@ use crate::{Chip, Oracle, Setup, Step, Tally, script};
 use margay_flash::{Lpn, Ppn};
 use margay_ftl::FtlError;
 use margay_media::{Damage, Faults, RamFlash, Strict};
+use margay_volume::VolumeError;
 
 type Device = Faults<Strict<RamFlash>>;
 
@@ -43,22 +44,21 @@ impl BadSegments<'_> {
         let mut device = device(setup);
         fail(&mut device);
         let mut oracle = Oracle::new(setup.pages());
-        let (mut disk, mut anchor) = text("format", setup.format(&mut device))?;
+        let mut disk = text("format", setup.format(&mut device))?;
         text("script", run(&mut disk, &mut oracle, &steps(setup, self.seed, self.len)))?;
         text("audit", disk.audit())?;
         oracle.check(&mut disk)?;
-        let retired = disk.retired_segments().len();
-        text("stop", disk.stop(&mut anchor, &setup.superblock))?;
-        drop(disk);
+        let retired = disk.ftl().retired_segments().len();
+        text("stop", disk.stop())?;
         let operations = device.operations();
         for what in ["mount after the stop", "mount without a stop"] {
-            let (mut disk, _) = text(what, setup.mount(&mut device))?;
+            let mut disk = text(what, setup.mount(&mut device))?;
             text(what, disk.audit())?;
             oracle.check(&mut disk).map_err(|error| format!("{what}: {error}"))?;
-            if disk.retired_segments().len() < retired {
+            if disk.ftl().retired_segments().len() < retired {
                 return Err(format!(
                     "{what}: {} of {retired} retired segments are known",
-                    disk.retired_segments().len()
+                    disk.ftl().retired_segments().len()
                 ));
             }
             let more = script(setup.pages(), setup.pages() as usize, self.seed ^ 9);
@@ -84,7 +84,7 @@ impl BadSegments<'_> {
         let name = |kind: &str, at: u64, second: u64| {
             format!(
                 "{:?} {} seed={} {kind} {at} fails, and one {second} later",
-                self.setup.chip, self.setup.placement, self.seed
+                self.setup.chip, self.setup.options.placement, self.seed
             )
         };
         for second in [0, 1, 5] {
@@ -123,11 +123,11 @@ impl WearOut<'_> {
         let mut device = device(setup);
         device.wear_out_after(12);
         let mut oracle = Oracle::new(setup.pages());
-        let (mut disk, _) = text("format", setup.format(&mut device))?;
+        let mut disk = text("format", setup.format(&mut device))?;
         let endless = (0..).map(|seed| steps(setup, seed ^ self.seed, 500));
         let error = endless.take(1000).find_map(|steps| run(&mut disk, &mut oracle, &steps).err());
         match error {
-            Some(FtlError::WornOut { .. }) => {}
+            Some(VolumeError::Ftl(FtlError::WornOut { .. })) => {}
             Some(error) => return Err(format!("refused with: {error}")),
             None => return Err("it never wore out".into()),
         }
@@ -136,10 +136,7 @@ impl WearOut<'_> {
         text("audit", disk.audit())?;
         drop(disk);
         let mut loaded_device = device;
-        let (mut disk, _) = match setup.mount(&mut loaded_device) {
-            Ok(mounted) => mounted,
-            Err(error) => return Err(format!("mount: {error}")),
-        };
+        let mut disk = text("mount", setup.mount(&mut loaded_device))?;
         oracle.check(&mut disk).map_err(|error| format!("after a mount, {error}"))
     }
 }
@@ -148,9 +145,13 @@ impl WearOut<'_> {
     fn run(self) -> Tally {
         let mut tally = Tally::default();
         let result = self.trial();
-        tally.count(result, || format!("{:?} {} worn out", self.setup.chip, self.setup.placement));
+        tally.count(result, || format!("{:?} {} worn out", self.setup.chip, self.setup.options.placement));
         tally
     }
+}
+
+fn is_unreadable(error: &VolumeError) -> bool {
+    matches!(error, VolumeError::Ftl(error) if margay_ftl::is_unreadable(error))
 }
 
 /// Bit errors in data: below the ECC's strength every page is read and rewritten in idle time; above it the page
@@ -169,21 +170,21 @@ impl BitErrors<'_> {
         let setup = self.setup;
         let mut device = device(setup);
         let mut oracle = Oracle::new(setup.pages());
-        let (mut disk, _) = text("format", setup.format(&mut device))?;
+        let mut disk = text("format", setup.format(&mut device))?;
         text("script", run(&mut disk, &mut oracle, &steps(setup, self.seed, 100)))?;
         text("write", run(&mut disk, &mut oracle, &[Step::Write(lpn, false), Step::Flush]))?;
-        let ppn = disk.place(Lpn(lpn)).ok_or("a page that was written has a place")?;
-        disk.device_mut().device_mut().flip_bits(setup.chip.data_page(ppn), bits);
+        let ppn = disk.ftl().place(Lpn(lpn)).ok_or("a page that was written has a place")?;
+        disk.device_mut().flip_bits(setup.chip.data_page(ppn), bits);
         let mut page = vec![0; setup.geometry.page_bytes() as usize];
-        let read = disk.read(Lpn(lpn), &mut page);
+        let read = disk.read(lpn, &mut page);
         if bits <= ECC_BITS {
             text("a correctable read", read)?;
             text("idle", run(&mut disk, &mut oracle, &[Step::Idle]))?;
-            if disk.place(Lpn(lpn)) == Some(ppn) {
+            if disk.ftl().place(Lpn(lpn)) == Some(ppn) {
                 return Err("a page that was hard to read was not rewritten".into());
             }
         } else {
-            if !read.is_err_and(|error| margay_ftl::is_unreadable(&error)) {
+            if !read.is_err_and(|error| is_unreadable(&error)) {
                 return Err("an unreadable page was read".into());
             }
             // The cleaner moves it about; it stays an error.
@@ -192,7 +193,7 @@ impl BitErrors<'_> {
                 .filter(|step| matches!(step, Step::Write(other, _) if *other != lpn))
                 .collect();
             text("writing others", run(&mut disk, &mut oracle, &others))?;
-            if !disk.read(Lpn(lpn), &mut page).is_err_and(|error| margay_ftl::is_unreadable(&error)) {
+            if !disk.read(lpn, &mut page).is_err_and(|error| is_unreadable(&error)) {
                 return Err("a lost page was read after it was moved".into());
             }
             text("writing it anew", run(&mut disk, &mut oracle, &[Step::Write(lpn, false), Step::Flush]))?;
@@ -232,21 +233,22 @@ impl MetadataFlips<'_> {
         let (setup, mut tally) = (self.setup, Tally::default());
         let geometry = setup.geometry;
         let page_bits = geometry.page_bytes() as usize * 8;
-        let header_pages = setup.config.header_pages;
         for clean in [false, true] {
             let mut device = Strict::new(RamFlash::new(geometry));
             let mut oracle = Oracle::new(setup.pages());
-            let (mut disk, mut anchor) = setup.format(&mut device).expect("format");
+            let mut disk = setup.format(&mut device).expect("format");
             run(&mut disk, &mut oracle, &steps(setup, self.seed, 300)).expect("script");
+            let config = *disk.ftl().log().config();
             if clean {
-                disk.stop(&mut anchor, &setup.superblock).expect("stop");
+                disk.stop().expect("stop");
+            } else {
+                drop(disk);
             }
-            drop(disk);
             let mut bits = Vec::new();
             for ppn in 0..geometry.pages() {
-                let is_metadata = geometry.page_in_segment(Ppn(ppn)) < header_pages
+                let is_metadata = geometry.page_in_segment(Ppn(ppn)) < config.header_pages
                     || setup.chip == Chip::Pairs && ppn % 2 == 1
-                    || geometry.segment_of(Ppn(ppn)).0 < setup.config.reserved_segments;
+                    || geometry.segment_of(Ppn(ppn)).0 < config.reserved_segments;
                 let first = if is_metadata { 0 } else { page_bits };
                 let end = page_bits + geometry.spare_bytes() as usize * 8;
                 bits.extend((first..end).map(|bit| (Ppn(ppn), bit)));
@@ -255,7 +257,7 @@ impl MetadataFlips<'_> {
                 let mut damaged = device.clone();
                 damaged.page_bytes_mut(ppn)[bit / 8] ^= 1 << (bit % 8);
                 let mut oracle = oracle.clone();
-                let result = text("mount", setup.mount(&mut damaged)).and_then(|(mut disk, _)| oracle.check(&mut disk));
+                let result = text("mount", setup.mount(&mut damaged)).and_then(|mut disk| oracle.check(&mut disk));
                 tally.count(result, || format!("{:?} clean={clean} bit {bit} of page {ppn}", setup.chip));
             }
         }

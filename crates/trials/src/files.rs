@@ -1,13 +1,14 @@
 //! Power cuts under a file system.
 
 use crate::enumerate::{Cuts, Device, TrialTarget, enumerate};
+use crate::power::is_power_lost;
+use crate::setup::store_options;
 use crate::{Chip, Tally};
 use margay_flash::{Flash, FlashError, Geometry};
-use margay_format::{ClientKind, Formatted, Layout, Superblock, shown_geometry};
-use margay_fs::{AllocatorSpec, FoundFs, Fs, FsError, FsMountError, Kind, NewObject, ROOT, RenameFlags, owners};
-use margay_log::{Config, LogError, Policies};
+use margay_fs::{AllocatorSpec, FsError, Kind, NewObject, ROOT, RenameFlags};
+use margay_log::LogError;
 use margay_media::{Faults, PowerCut, RamFlash, Strict};
-use margay_policy::{SelectionSpec, Sizing};
+use margay_volume::{Files, FilesFormatOptions, FilesOpenOptions, VolumeError, format_files, open_files};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
@@ -37,69 +38,26 @@ struct Setup {
     chip: Chip,
     allocator: AllocatorSpec,
     geometry: Geometry,
-    config: Config,
-    superblock: Superblock,
 }
 
-type FileSystem<'d, D> = Fs<Formatted<&'d mut D>>;
+type FileSystem<'d, D> = Files<&'d mut D>;
 
 impl Setup {
     fn new(chip: Chip, allocator: AllocatorSpec) -> Self {
-        let raw = chip.geometry(22, 8);
-        let geometry = shown_geometry(&raw);
-        let layout = Layout::new(&geometry, owners()).expect("the layout fits");
-        let config = Config {
-            header_pages: layout.header_pages,
-            summary_pages: layout.summary_pages,
-            reserved_segments: layout.reserved_segments,
-            max_pages_per_write: 8,
-            low_water: 2,
-            high_water: 2,
-            ..Config::default()
-        };
-        let superblock = Superblock {
-            geometry,
-            client: ClientKind::FileSystem,
-            exported_pages: config.limit_pages(&geometry, 5).expect("the device is large enough"),
-            uuid: [2; 16],
-            created_s: 0,
-            compatible: 0,
-            read_only_compatible: 0,
-            incompatible: 0,
-            low_water: 2,
-            high_water: 2,
-            max_pages_per_write: 8,
-            selection: "greedy".into(),
-            placement: allocator.to_string(),
-            leveling: "none".into(),
-            read_only_ranges: Vec::new(),
-        };
-        Self { chip, allocator, geometry: raw, config, superblock }
+        Self { chip, allocator, geometry: chip.geometry(22, 8) }
     }
 
-    fn device<'d, D: Flash>(&self, device: &'d mut D) -> Formatted<&'d mut D> {
-        let encoded = self.superblock.encode().expect("a small superblock");
-        Formatted::new(device, owners(), encoded).expect("the layout fits")
+    fn format<'d, D: Flash>(&self, device: &'d mut D) -> Result<FileSystem<'d, D>, VolumeError> {
+        let store = store_options("greedy", "none");
+        format_files(device, &FilesFormatOptions { store, allocator: self.allocator })
     }
 
-    fn policies(&self) -> Policies {
-        let (segments, data_pages) = (self.geometry.segments(), self.config.data_pages(&self.superblock.geometry));
-        let exported_pages = self.superblock.exported_pages;
-        let sizing = Sizing { segments, data_pages, exported_pages, seed: 0 };
-        Policies::for_files(SelectionSpec::default(), self.allocator, sizing)
-    }
-
-    fn format<'d, D: Flash>(&self, device: &'d mut D) -> Result<FileSystem<'d, D>, FsMountError> {
-        Fs::format(self.device(device), &self.superblock, self.config, self.policies())
-    }
-
-    fn mount<'d, D: Flash>(&self, device: &'d mut D) -> Result<FileSystem<'d, D>, FsMountError> {
-        let mut device = self.device(device);
-        let found = FoundFs::load(&mut device, &self.superblock, true)?;
-        if let Some(problem) = found.problems.first() {
+    fn mount<'d, D: Flash>(&self, device: &'d mut D) -> Result<FileSystem<'d, D>, VolumeError> {
+        let opened = open_files(device, &FilesOpenOptions::default())?;
+        if let Some(problem) = opened.problems.first() {
             panic!("the mount found a problem: {problem}");
         }
-        Fs::mount(device, &self.superblock, self.config, self.policies(), found, false)
+        Ok(opened.files)
     }
 }
 
@@ -474,7 +432,7 @@ impl Trial {
     fn mounted<'d>(&self, device: &'d mut Device) -> Result<Option<FileSystem<'d, Device>>, String> {
         match self.setup.mount(device) {
             Ok(fs) => Ok(Some(fs)),
-            Err(FsMountError::Fs(LOST)) => Ok(None),
+            Err(error) if is_power_lost(&error) => Ok(None),
             Err(error) => Err(format!("mount: {error}")),
         }
     }

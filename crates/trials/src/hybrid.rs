@@ -5,22 +5,29 @@ use crate::oracle::content;
 use crate::{Chip, Oracle, Step, Tally, script};
 use margay_flash::{Flash, FlashError, Lpn};
 use margay_format::Formatted;
-use margay_hybrid::{Duty, FormatOptions, Hybrid, HybridError, OpenError, Scheme, format, open};
-use margay_media::{Faults, PowerCut, RamFlash, Strict};
+use margay_hybrid::{Duty, FormatOptions, Hybrid, HybridError, Mapping, OpenError, format, open};
+use margay_media::{PowerCut, RamFlash, Strict};
 
-const PAGE_BYTES: usize = 512;
+pub(crate) const PAGE_BYTES: usize = 512;
 const LOG_BLOCKS: u32 = 3;
 /// Two data blocks and a half.
-const PAGES: u32 = 20;
+pub(crate) const PAGES: u32 = 20;
 
 /// Cuts the power as [`crate::power_cuts`] does.
-pub fn hybrid_power_cuts(chip: Chip, scheme: Scheme, seed: u64, len: usize, stride: u64, second_stride: u64) -> Tally {
+pub fn hybrid_power_cuts(
+    chip: Chip,
+    mapping: Mapping,
+    seed: u64,
+    len: usize,
+    stride: u64,
+    second_stride: u64,
+) -> Tally {
     let steps = steps(len, seed);
-    enumerate(&Trial { chip, scheme, steps, seed }, Cuts { seed, stride, second_stride })
+    enumerate(&Trial { chip, mapping, steps, seed }, Cuts { seed, stride, second_stride })
 }
 
 /// Writes and flushes; a hybrid-mapped disk has no trims. Every fifth write begins a run from the start of a block.
-fn steps(len: usize, seed: u64) -> Vec<Step> {
+pub(crate) fn steps(len: usize, seed: u64) -> Vec<Step> {
     let mut steps = Vec::new();
     for step in script(PAGES, len, seed) {
         match step {
@@ -35,18 +42,22 @@ fn steps(len: usize, seed: u64) -> Vec<Step> {
     steps
 }
 
-fn options(scheme: Scheme) -> FormatOptions {
+pub(crate) fn options(mapping: Mapping) -> FormatOptions {
     let (duty, logical_pages) = (Duty::Disk, Some(PAGES));
-    FormatOptions { scheme, duty, log_blocks: LOG_BLOCKS, logical_pages, uuid: [1; 16], created_s: 0 }
+    FormatOptions { mapping, duty, log_blocks: LOG_BLOCKS, logical_pages, uuid: [1; 16], created_s: 0 }
 }
 
 /// `spare` segments more than needed.
-fn ram(chip: Chip, spare: u32) -> Strict<RamFlash> {
+pub(crate) fn ram(chip: Chip, spare: u32) -> Strict<RamFlash> {
     let reserved = if chip == Chip::Nor { 0 } else { 1 };
     Strict::new(RamFlash::new(chip.geometry(PAGES.div_ceil(8) + LOG_BLOCKS + 2 + reserved + spare, 8)))
 }
 
-fn run<F: Flash>(disk: &mut Hybrid<Formatted<F>>, oracle: &mut Oracle, steps: &[Step]) -> Result<(), HybridError> {
+pub(crate) fn run<F: Flash>(
+    disk: &mut Hybrid<Formatted<F>>,
+    oracle: &mut Oracle,
+    steps: &[Step],
+) -> Result<(), HybridError> {
     let mut page = [0; PAGE_BYTES];
     for step in steps {
         match *step {
@@ -62,7 +73,7 @@ fn run<F: Flash>(disk: &mut Hybrid<Formatted<F>>, oracle: &mut Oracle, steps: &[
     Ok(())
 }
 
-fn check<F: Flash>(disk: &mut Hybrid<Formatted<F>>, oracle: &mut Oracle, when: &str) -> Result<(), String> {
+pub(crate) fn check<F: Flash>(disk: &mut Hybrid<Formatted<F>>, oracle: &mut Oracle, when: &str) -> Result<(), String> {
     disk.audit().map_err(|error| format!("{when}, {error}"))?;
     let read = |lpn, page: &mut [u8]| disk.read(lpn, page).map(|found| found.is_some()).map_err(|e| e.to_string());
     oracle.check_pages(PAGE_BYTES, read).map_err(|error| format!("{when}, {error}"))
@@ -70,7 +81,7 @@ fn check<F: Flash>(disk: &mut Hybrid<Formatted<F>>, oracle: &mut Oracle, when: &
 
 struct Trial {
     chip: Chip,
-    scheme: Scheme,
+    mapping: Mapping,
     steps: Vec<Step>,
     seed: u64,
 }
@@ -89,13 +100,13 @@ impl TrialTarget for Trial {
     type Oracle = Oracle;
 
     fn name(&self) -> String {
-        format!("{:?} {}", self.chip, self.scheme)
+        format!("{:?} {}", self.chip, self.mapping)
     }
 
     fn base(&self, clean: bool) -> (Device, Oracle) {
         let mut device = PowerCut::new(ram(self.chip, 0));
         let mut oracle = Oracle::new(PAGES);
-        let mut disk = format(&mut device, &options(self.scheme)).expect("format");
+        let mut disk = format(&mut device, &options(self.mapping)).expect("format");
         // Clean: every page was written; else some never were.
         let all = (0..PAGES).map(|lpn| Step::Write(lpn, false));
         let mut before: Vec<_> = if clean { all.collect() } else { Vec::new() };
@@ -132,53 +143,4 @@ impl TrialTarget for Trial {
         let Some(mut disk) = self.mounted(&mut device)? else { return Err(on.into()) };
         check(&mut disk, &mut oracle, "after the second mount")
     }
-}
-
-/// Lets every `stride`-th program and every `stride`-th erase of a script fail, with a second failure soon after, on
-/// a device with two spare segments: the disk must go on, and hold everything after a mount too.
-pub fn hybrid_bad_segments(chip: Chip, scheme: Scheme, seed: u64, len: usize, stride: u64) -> Tally {
-    let mut tally = Tally::default();
-    let steps = steps(len, seed);
-    type Fail = fn(&mut Faults<Strict<RamFlash>>, u64);
-    let kinds: [(&str, Fail); 2] =
-        [("program", |device, at| device.fail_program(at)), ("erase", |device, at| device.fail_erase(at))];
-    for (kind, fail) in kinds {
-        for second in [None, Some(1), Some(5)] {
-            for at in (0..).step_by(stride as usize) {
-                let mut reached = false;
-                let trial = || -> Result<(), String> {
-                    let mut device = Faults::new(ram(chip, 2), 4);
-                    let mut oracle = Oracle::new(PAGES);
-                    let mut disk = format(&mut device, &options(scheme)).map_err(|error| error.to_string())?;
-                    drop(disk);
-                    let before = device.operations();
-                    fail(&mut device, at);
-                    if let Some(second) = second {
-                        fail(&mut device, at + second);
-                    }
-                    for (life, when) in ["first mount", "second mount", "third mount"].into_iter().enumerate() {
-                        disk = open(&mut device).map_err(|error| format!("{when}: {error}"))?;
-                        check(&mut disk, &mut oracle, when)?;
-                        if life < 2 {
-                            run(&mut disk, &mut oracle, &steps).map_err(|error| format!("{when}: {error}"))?;
-                            check(&mut disk, &mut oracle, when)?;
-                        }
-                        drop(disk);
-                    }
-                    let after = device.operations();
-                    let done = if kind == "program" { after.0 - before.0 } else { after.1 - before.1 };
-                    reached = done > at;
-                    Ok(())
-                };
-                let mut trial = trial;
-                let result = trial();
-                let failed = result.is_err();
-                tally.count(result, || format!("{chip:?} {scheme} {kind} {at}, then {second:?}"));
-                if !reached && !failed || tally.failures.len() > 100 {
-                    break;
-                }
-            }
-        }
-    }
-    tally
 }

@@ -5,13 +5,15 @@ mod enumerate;
 mod faults;
 mod files;
 mod hybrid;
+mod hybrid_faults;
 mod oracle;
 mod power;
 mod setup;
 
 pub use faults::{bad_segments, bit_errors, metadata_flips, wear_out};
 pub use files::{file_bad_segments, file_bit_errors, file_power_cuts};
-pub use hybrid::{hybrid_bad_segments, hybrid_power_cuts};
+pub use hybrid::hybrid_power_cuts;
+pub use hybrid_faults::{hybrid_bad_segments, hybrid_bit_errors, hybrid_metadata_flips, hybrid_unreadable_pages};
 pub use oracle::{Oracle, content};
 pub use power::power_cuts;
 pub use setup::{Chip, Setup, Step, script};

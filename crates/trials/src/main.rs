@@ -3,7 +3,8 @@
 
 use margay_trials::{
     Chip, Setup, Tally, bad_segments, bit_errors, file_bad_segments, file_bit_errors, file_power_cuts,
-    hybrid_bad_segments, hybrid_power_cuts, metadata_flips, power_cuts, wear_out,
+    hybrid_bad_segments, hybrid_bit_errors, hybrid_metadata_flips, hybrid_power_cuts, hybrid_unreadable_pages,
+    metadata_flips, power_cuts, wear_out,
 };
 use std::process::ExitCode;
 
@@ -81,17 +82,27 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
         }
     }
     for chip in Chip::ALL {
-        for scheme in ["bast", "fast", "fast:sequential=no", "fast:open=yes"] {
-            let (stride, second, seeds) = if full { (1, 2, 3) } else { (7, 6, 1) };
-            let parsed = scheme.parse().expect("a scheme");
+        for mapping in ["bast", "fast", "fast:sequential=no", "fast:open=yes"] {
+            let (stride, second, seeds) = if full { (1, 1, 3) } else { (7, 6, 1) };
+            let parsed = mapping.parse().expect("a mapping");
             let cuts = move || {
                 let mut tally = Tally::default();
                 (0..seeds).for_each(|seed| tally.merge(hybrid_power_cuts(chip, parsed, seed, 60, stride, second)));
                 tally
             };
-            let bad = move || hybrid_bad_segments(chip, parsed, 1, 150, if full { 1 } else { 9 });
-            campaigns.push((format!("power cuts, {chip:?}, {scheme}"), Box::new(cuts)));
-            campaigns.push((format!("bad segments, {chip:?}, {scheme}"), Box::new(bad)));
+            let mut add =
+                |what: &str, campaign: Campaign| campaigns.push((format!("{what}, {chip:?}, {mapping}"), campaign));
+            add("power cuts", Box::new(cuts));
+            add("bad segments", Box::new(move || hybrid_bad_segments(chip, parsed, 1, 150, if full { 1 } else { 9 })));
+            add("bit errors", Box::new(move || hybrid_bit_errors(chip, parsed, 1)));
+            add(
+                "unreadable pages",
+                Box::new(move || hybrid_unreadable_pages(chip, parsed, 1, if full { 1 } else { 2 })),
+            );
+            add(
+                "flipped metadata bits",
+                Box::new(move || hybrid_metadata_flips(chip, parsed, 1, if full { 1 } else { 61 })),
+            );
         }
     }
     campaigns

@@ -1,6 +1,5 @@
 use margay_flash::{Flash, Lpn};
-use margay_format::{Formatted, Store};
-use margay_ftl::Ftl;
+use margay_volume::Disk;
 
 /// What every page may hold: all that was attempted since the last that is durable.
 #[derive(Clone, Debug)]
@@ -57,11 +56,21 @@ impl Oracle {
         (0..self.pages()).for_each(|lpn| self.durable(lpn));
     }
 
+    /// The latest version that was tried for a page.
+    pub fn newest(&self, lpn: u32) -> Option<u64> {
+        self.versions[lpn as usize].last().copied().flatten()
+    }
+
+    /// A page has gone back to an older version, and the disk said that one may have.
+    pub fn went_back(&mut self, lpn: u32, to: Option<u64>) {
+        assert!(to < self.newest(lpn), "page {lpn} went back to {to:?}");
+        self.versions[lpn as usize] = vec![to];
+    }
+
     /// Reads every page of a disk. What it holds now it must hold from now on.
-    pub fn check<F: Flash>(&mut self, disk: &mut Ftl<Formatted<F>>) -> Result<(), String> {
-        let page_bytes = disk.log().device().geometry().page_bytes() as usize;
-        let read = |lpn, page: &mut [u8]| disk.read(lpn, page).map(|found| found.is_some()).map_err(|e| e.to_string());
-        self.check_pages(page_bytes, read)
+    pub fn check<F: Flash>(&mut self, disk: &mut Disk<F>) -> Result<(), String> {
+        let page_bytes = disk.superblock().geometry.page_bytes() as usize;
+        self.check_pages(page_bytes, |lpn, page| disk.read(lpn.0, page).map_err(|error| error.to_string()))
     }
 
     /// The same of anything that says whether it holds a page, and reads it.
@@ -70,10 +79,26 @@ impl Oracle {
         page_bytes: usize,
         mut read: impl FnMut(Lpn, &mut [u8]) -> Result<bool, String>,
     ) -> Result<(), String> {
+        let unreadable = self.check_readable_pages(page_bytes, |lpn, page| match read(lpn, page) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) => Err(format!("page {lpn} cannot be read: {error}")),
+        })?;
+        assert!(unreadable.is_empty(), "a page that cannot be read was an error above");
+        Ok(())
+    }
+
+    /// The same where pages may be lost: reading such a page gives `None`. Returns the pages that are lost; what they
+    /// may hold stays as it was.
+    pub fn check_readable_pages(
+        &mut self,
+        page_bytes: usize,
+        mut read: impl FnMut(Lpn, &mut [u8]) -> Result<Option<bool>, String>,
+    ) -> Result<Vec<u32>, String> {
+        let mut lost = Vec::new();
         let (mut page, mut expected) = (vec![0; page_bytes], vec![0; page_bytes]);
         for (lpn, versions) in (0..).zip(&mut self.versions) {
-            let found = match read(Lpn(lpn), &mut page) {
-                Ok(true) => {
+            let found = match read(Lpn(lpn), &mut page)? {
+                Some(true) => {
                     let version = u64::from_le_bytes(page[..8].try_into().expect("8 bytes"));
                     content(lpn, version, &mut expected);
                     if page != expected {
@@ -81,14 +106,17 @@ impl Oracle {
                     }
                     Some(version)
                 }
-                Ok(false) => None,
-                Err(error) => return Err(format!("page {lpn} cannot be read: {error}")),
+                Some(false) => None,
+                None => {
+                    lost.push(lpn);
+                    continue;
+                }
             };
             let Some(at) = versions.iter().position(|version| *version == found) else {
                 return Err(format!("page {lpn} holds {found:?}, allowed is {versions:?}"));
             };
             *versions = vec![versions[at]];
         }
-        Ok(())
+        Ok(lost)
     }
 }

@@ -1,11 +1,9 @@
 use crate::enumerate::{Cuts, Device, TrialTarget, enumerate};
-use crate::setup::{Disk, run};
+use crate::setup::run;
 use crate::{Oracle, Setup, Step, Tally, script};
 use margay_flash::FlashError;
-use margay_format::Anchor;
-use margay_ftl::{FtlError, MountError};
-use margay_log::LogError;
 use margay_media::{PowerCut, RamFlash, Strict};
+use margay_volume::{Disk, VolumeError};
 
 /// Cuts the power at every `stride`-th program and erase of a script, in every way, and then, for every
 /// `second_stride`-th of these, at every operation of the recovery, in every way. After each, the disk must hold
@@ -22,18 +20,16 @@ struct Trial<'a> {
     seed: u64,
 }
 
-fn is_power_lost(error: &FtlError) -> bool {
-    *error == FtlError::Log(LogError::Flash(FlashError::PowerLost))
+pub(crate) fn is_power_lost(error: &VolumeError) -> bool {
+    error.of_device() == Some(FlashError::PowerLost)
 }
 
-/// A mounted disk with its anchor, if the power lasted.
-type Mounted<'d> = Option<(Disk<&'d mut Device>, Anchor)>;
-
 impl Trial<'_> {
-    fn mounted<'d>(&self, device: &'d mut Device) -> Result<Mounted<'d>, String> {
+    /// The mounted disk, if the power lasted.
+    fn mounted<'d>(&self, device: &'d mut Device) -> Result<Option<Disk<&'d mut Device>>, String> {
         match self.setup.mount(device) {
             Ok(mounted) => Ok(Some(mounted)),
-            Err(MountError::Ftl(error)) if is_power_lost(&error) => Ok(None),
+            Err(error) if is_power_lost(&error) => Ok(None),
             Err(error) => Err(format!("mount: {error}")),
         }
     }
@@ -43,29 +39,30 @@ impl TrialTarget for Trial<'_> {
     type Oracle = Oracle;
 
     fn name(&self) -> String {
-        format!("{:?} {}", self.setup.chip, self.setup.placement)
+        format!("{:?} {}", self.setup.chip, self.setup.options.placement)
     }
 
     fn base(&self, clean: bool) -> (Device, Oracle) {
         let setup = self.setup;
         let mut device = PowerCut::new(Strict::new(RamFlash::new(setup.geometry)));
         let mut oracle = Oracle::new(setup.pages());
-        let (mut disk, mut anchor) = setup.format(&mut device).expect("format");
+        let mut disk = setup.format(&mut device).expect("format");
         let mut steps: Vec<_> = (0..setup.pages()).map(|lpn| Step::Write(lpn, lpn % 8 == 7)).collect();
         steps.extend(script(setup.pages(), 200, self.seed ^ 0xBA5E));
         steps.push(Step::Flush);
         run(&mut disk, &mut oracle, &steps).expect("filling");
         if clean {
-            disk.stop(&mut anchor, &setup.superblock).expect("stop");
+            disk.stop().expect("stop");
+        } else {
+            drop(disk);
         }
-        drop(disk);
         device.power_on();
         (device, oracle)
     }
 
     fn run(&self, device: &mut Device, oracle: &mut Oracle) -> Result<bool, String> {
-        let Some((mut disk, mut anchor)) = self.mounted(device)? else { return Ok(false) };
-        match run(&mut disk, oracle, &self.steps).and_then(|()| disk.stop(&mut anchor, &self.setup.superblock)) {
+        let Some(mut disk) = self.mounted(device)? else { return Ok(false) };
+        match run(&mut disk, oracle, &self.steps).and_then(|()| disk.stop()) {
             Ok(_) => Ok(true),
             Err(error) if is_power_lost(&error) => Ok(false),
             Err(error) => Err(error.to_string()),
@@ -79,7 +76,7 @@ impl TrialTarget for Trial<'_> {
 
     fn recover(&self, mut device: Device, mut oracle: Oracle) -> Result<(), String> {
         let on = "the power is on and was lost";
-        let Some((mut disk, _)) = self.mounted(&mut device)? else { return Err(on.into()) };
+        let Some(mut disk) = self.mounted(&mut device)? else { return Err(on.into()) };
         oracle.check(&mut disk).map_err(|error| format!("after recovery, {error}"))?;
         disk.audit().map_err(|error| format!("after recovery, {error}"))?;
         let more = script(self.setup.pages(), 3 * self.setup.pages() as usize, self.seed ^ 0x0DD);
@@ -89,7 +86,7 @@ impl TrialTarget for Trial<'_> {
         disk.flush().map_err(|error| format!("the last flush: {error}"))?;
         drop(disk);
         device.power_on();
-        let Some((mut disk, _)) = self.mounted(&mut device)? else { return Err(on.into()) };
+        let Some(mut disk) = self.mounted(&mut device)? else { return Err(on.into()) };
         oracle.check(&mut disk).map_err(|error| format!("after the second mount, {error}"))
     }
 }

@@ -1,10 +1,9 @@
 use crate::Oracle;
 use crate::oracle::content;
-use margay_flash::{Flash, Geometry, Lpn, Ppn};
-use margay_format::{Anchor, ClientKind, Formatted, Record, Superblock, shown_geometry};
-use margay_ftl::{Ftl, FtlError, Loaded, MountError, OwnPages, load};
-use margay_log::{Config, Hint, Policies};
-use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec, Sizing};
+use margay_flash::{Flash, Geometry, Ppn};
+use margay_log::Hint;
+use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec};
+use margay_volume::{Disk, FormatOptions, OpenOptions, StoreOptions, VolumeError};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -49,97 +48,55 @@ pub struct Setup {
     pub chip: Chip,
     /// Its shape.
     pub geometry: Geometry,
-    /// Selection policy.
-    pub selection: SelectionSpec,
-    /// Placement policy.
-    pub placement: PlacementSpec,
-    /// Configuration of the log.
-    pub config: Config,
-    /// What is on flash of it.
-    pub superblock: Superblock,
+    /// How it is formatted.
+    pub options: FormatOptions,
+}
+
+/// Policies and marks of the campaigns: small, so that much happens in few operations.
+pub(crate) fn store_options(selection: &str, leveling: &str) -> StoreOptions {
+    let defaults = FormatOptions::default().store;
+    StoreOptions {
+        selection: SelectionSpec::known(selection),
+        leveling: LevelingSpec::known(leveling),
+        max_pages_per_write: 8,
+        low_water: 2,
+        high_water: 2,
+        uuid: [1; 16],
+        ..defaults
+    }
 }
 
 impl Setup {
-    /// A small device, as full as it can be to the percentage.
+    /// A small device, as full as it can be with any placement to the percentage.
     pub fn new(chip: Chip, selection: &str, placement: &str, leveling: &str, percent: u32) -> Self {
-        let raw = chip.geometry(14, 8);
-        let geometry = shown_geometry(&raw);
-        let layout = margay_format::Layout::new(&geometry, 100).expect("the layout fits");
-        let leveling_spec: LevelingSpec = leveling.parse().expect("a leveling policy");
-        let config = Config {
-            header_pages: layout.header_pages,
-            summary_pages: layout.summary_pages,
-            reserved_segments: layout.reserved_segments,
-            max_pages_per_write: 8,
-            low_water: 2,
-            high_water: 2,
-            read_only_stream: true,
-            leveling: leveling_spec,
+        let geometry = chip.geometry(14, 8);
+        let store = store_options(selection, leveling);
+        let with = |placement: &str| FormatOptions {
+            store,
+            placement: PlacementSpec::known(placement),
+            ..FormatOptions::default()
         };
-        let limit = config.limit_pages(&geometry, 5).expect("the device is large enough");
-        let exported_pages = (limit - 3) * percent / 100;
-        let superblock = Superblock {
-            geometry,
-            client: ClientKind::Disk,
-            exported_pages,
-            uuid: [1; 16],
-            created_s: 0,
-            compatible: 0,
-            read_only_compatible: 0,
-            incompatible: 0,
-            low_water: config.low_water,
-            high_water: config.high_water,
-            max_pages_per_write: config.max_pages_per_write,
-            selection: selection.into(),
-            placement: placement.into(),
-            leveling: leveling.into(),
-            read_only_ranges: Vec::new(),
-        };
-        let policy = "a policy of the registry";
-        let (selection, placement) = (selection.parse().expect(policy), placement.parse().expect(policy));
-        Self { chip, geometry: raw, selection, placement, config, superblock }
+        // DAC has the most streams of those that are tried.
+        let limit = margay_volume::limit_pages(&geometry, &with("dac")).expect("the device is large enough");
+        let options = FormatOptions { exported_pages: Some(limit * percent / 100), ..with(placement) };
+        Self { chip, geometry, options }
     }
 
     /// Exported pages.
     pub fn pages(&self) -> u32 {
-        self.superblock.exported_pages
+        self.options.exported_pages.expect("it is set above")
     }
 
-    fn policies(&self) -> Policies {
-        let data_pages = self.config.data_pages(&self.superblock.geometry);
-        let segments = self.geometry.segments();
-        let sizing = Sizing { segments, data_pages, exported_pages: self.pages(), seed: 5 };
-        Policies::new(self.selection, self.placement, sizing)
-    }
-
-    fn formatted<F: Flash>(&self, device: F) -> Formatted<F> {
-        let own = OwnPages::new(self.pages(), self.geometry.page_bytes());
-        let encoded = self.superblock.encode().expect("a small superblock");
-        Formatted::new(device, own.owners().into(), encoded).expect("the layout fits")
-    }
-
-    /// A fresh disk on an erased device.
-    pub fn format<F: Flash>(&self, device: F) -> Result<(Disk<F>, Anchor), FtlError> {
-        let mut device = self.formatted(device);
-        let mut anchor = Anchor::default();
-        device
-            .write_anchor(&mut anchor, &self.superblock, &Record::InUse)
-            .map_err(|error| FtlError::Log(error.into()))?;
-        let encoded = self.superblock.encode().expect("a small superblock");
-        let disk = Ftl::new(device, self.config, self.policies(), self.pages(), &encoded)?;
-        Ok((disk, anchor))
+    /// A fresh disk.
+    pub fn format<F: Flash>(&self, device: F) -> Result<Disk<F>, VolumeError> {
+        Disk::format(device, &self.options)
     }
 
     /// The disk of a device that was used before.
-    pub fn mount<F: Flash>(&self, device: F) -> Result<(Disk<F>, Anchor), MountError> {
-        let mut device = self.formatted(device);
-        let loaded: Loaded = load(&mut device, &self.superblock, true)?;
-        Ftl::mount(device, &self.superblock, self.config, self.policies(), loaded, false)
+    pub fn mount<F: Flash>(&self, device: F) -> Result<Disk<F>, VolumeError> {
+        Disk::open(device, &OpenOptions::default())
     }
 }
-
-/// A disk that can be mounted again.
-pub type Disk<F> = Ftl<Formatted<F>>;
 
 /// What a host does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,29 +129,28 @@ pub fn script(pages: u32, len: usize, seed: u64) -> Vec<Step> {
 }
 
 /// Carries out steps, and tells the oracle.
-pub fn run<F: Flash>(disk: &mut Disk<F>, oracle: &mut Oracle, steps: &[Step]) -> Result<(), FtlError> {
-    use margay_format::Store;
-    let mut page = vec![0; disk.log().device().geometry().page_bytes() as usize];
+pub fn run<F: Flash>(disk: &mut Disk<F>, oracle: &mut Oracle, steps: &[Step]) -> Result<(), VolumeError> {
+    let mut page = vec![0; disk.superblock().geometry.page_bytes() as usize];
     for (time, step) in (0..).zip(steps) {
         match *step {
             Step::Write(lpn, read_only) => {
                 let version = oracle.attempt(lpn);
                 content(lpn, version, &mut page);
                 let hint = if read_only { Hint::ReadOnly } else { Hint::None };
-                disk.write(Lpn(lpn), &page, hint, time * 1000)?;
+                disk.write(lpn, &page, hint, time * 1000)?;
                 oracle.durable(lpn);
             }
             Step::Trim(first, end) => {
                 for lpn in first..end {
                     oracle.attempt_trim(lpn);
-                    disk.trim(Lpn(lpn), time * 1000)?;
+                    disk.trim(lpn, time * 1000)?;
                 }
             }
             Step::Flush => {
                 disk.flush()?;
                 oracle.all_durable();
             }
-            Step::Idle => while disk.idle_step(3)? {},
+            Step::Idle => while disk.idle(3)? {},
         }
     }
     Ok(())

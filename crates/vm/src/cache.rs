@@ -1,8 +1,8 @@
 use crate::chain::LruEnd;
 use crate::list::{List, NONE};
-use crate::tally::Class;
+use crate::tally::PageClass;
 use crate::window::Size;
-use crate::{CacheConfig, Chain, Replacement, Selection, Sizing, Stats, Tally};
+use crate::{CacheConfig, Chain, LruRegion, Replacement, Stats, Tally, VictimSelection};
 use alloc::{vec, vec::Vec};
 use margay_flash::Lpn;
 
@@ -13,27 +13,27 @@ const WRITTEN: u8 = 4;
 /// Hit since it came into the cache.
 const REUSED: u8 = 8;
 
-/// A part of the cache.
+/// The part of the cache that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Region {
-    /// Referenced recently, and for the first time; counts as part of the MRU region.
+pub enum CacheRegion {
+    /// In the MRU region, and not referenced again since it came into the cache.
     Initial,
-    /// Referenced recently.
+    /// In the MRU region: referenced recently.
     Mru,
-    /// Among the least recently used.
+    /// In the LRU region: among the least recently used.
     Lru,
 }
 
-/// Where the bytes of cached pages are.
+/// Holds the bytes of the cached pages.
 pub trait Frames {
-    /// A page falls into the LRU region, or leaves from outside it.
+    /// Called when a page falls into the LRU region, and when one is evicted that is not in it.
     fn fell(&mut self, frame: u32, lpn: Lpn, dirty: bool);
 
-    /// The bytes of a page of the LRU region.
+    /// Copies the bytes of a page of the LRU region into `data`.
     fn copy(&self, frame: u32, data: &mut [u8]);
 }
 
-/// Nowhere: for measurement.
+/// Frames without bytes, for measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFrames;
 
@@ -42,18 +42,19 @@ impl Frames for NoFrames {
     fn copy(&self, _: u32, _: &mut [u8]) {}
 }
 
-/// A page that has left the cache.
+/// A page that was evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted {
     /// The page.
     pub lpn: Lpn,
-    /// The frame it was in; it holds the page's bytes until another page comes.
+    /// The frame it was in. The frame holds the page's bytes until another page is brought in.
     pub frame: u32,
     /// Whether it has to be written.
     pub dirty: bool,
 }
 
-/// A page cache: one strict LRU list whose tail is the LRU region, and what it knows of the store below.
+/// A page cache: one strict LRU list whose tail is the LRU region, with a record of which pages the store below has
+/// copies of.
 #[derive(Debug)]
 pub struct Cache<F = NoFrames> {
     pub(crate) config: CacheConfig,
@@ -84,25 +85,29 @@ pub struct Cache<F = NoFrames> {
 }
 
 impl Cache<NoFrames> {
-    /// An empty cache for `pages` pages in blocks of so many.
+    /// An empty cache for a store of `pages` pages, `pages_per_block` to a block.
+    ///
+    /// # Panics
+    ///
+    /// If the configuration has no frame.
     pub fn new(config: CacheConfig, pages: u32, pages_per_block: u32) -> Self {
         Self::with_frames(config, pages, pages_per_block, NoFrames)
     }
 }
 
 impl<F: Frames> Cache<F> {
-    /// The same, with a place for the bytes.
+    /// The same as [`Cache::new`], with frames that hold the bytes.
     ///
     /// # Panics
     ///
-    /// Without a frame.
+    /// If the configuration has no frame.
     pub fn with_frames(config: CacheConfig, pages: u32, pages_per_block: u32, frames: F) -> Self {
         assert!(config.frames > 0, "a cache has at least one frame");
         let count = config.frames;
-        let mru_target = match config.sizing {
-            Sizing::None => count,
-            Sizing::Fixed(share) => count - ((f64::from(count) * share) as u32).clamp(1, count),
-            Sizing::Adaptive { .. } => count / 2,
+        let mru_target = match config.lru_region {
+            LruRegion::None => count,
+            LruRegion::Fixed { percent } => count - ((f64::from(count) * (percent / 100.0)) as u32).clamp(1, count),
+            LruRegion::Adaptive { .. } => count / 2,
         };
         Self {
             frames,
@@ -121,7 +126,7 @@ impl<F: Frames> Cache<F> {
             pages_per_block,
             chain: Chain::new(count),
             tally: Tally::new(pages.div_ceil(pages_per_block)),
-            tracks: config.scheme.selection == Selection::LeastCost,
+            tracks: config.scheme.selection == VictimSelection::LeastCost,
             window: Size::new(config.window, config.seed),
             random_log_blocks: u32::MAX,
             stats: Stats::default(),
@@ -129,65 +134,65 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// What it was made with.
+    /// The configuration.
     pub const fn config(&self) -> &CacheConfig {
         &self.config
     }
 
-    /// What was done so far.
+    /// What the cache did since it was made or its counters were reset.
     pub const fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Counts from zero; what is cached stays.
+    /// Resets the counters; what is cached stays.
     pub fn reset_stats(&mut self) {
         self.stats = Stats::default();
     }
 
-    /// Tells the most that the adaptive window may be.
+    /// Sets the number of random log blocks, which is the maximum size of the adaptive window.
     pub fn set_random_log_blocks(&mut self, random_log_blocks: u32) {
         self.random_log_blocks = random_log_blocks;
     }
 
-    /// Where the bytes are.
+    /// The frames.
     pub fn frames_mut(&mut self) -> &mut F {
         &mut self.frames
     }
 
-    /// P_MRU and P_LRU.
+    /// P_MRU and P_LRU of the paper: the probabilities that a page of each region is written before it is evicted.
     pub fn probabilities(&self) -> (f64, f64) {
         if self.config.ignores_updates { (0.0, 0.0) } else { self.chain.probabilities() }
     }
 
-    /// Frames that the MRU region is to have.
+    /// Number of frames that the MRU region is to have.
     pub const fn mru_target(&self) -> u32 {
         self.mru_target
     }
 
-    /// The counts that least-cost selection goes by; kept only under such a scheme.
+    /// The counts that least-cost selection uses. They are kept only under a scheme with that selection.
     pub const fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Bytes of memory held for each frame and for each page.
+    /// Bytes of memory held for all frames, and for all pages of the store.
     pub fn memory_bytes(&self) -> (u64, u64) {
         let frames = self.list.memory_bytes() + (4 * self.lpns.capacity() + self.flags.capacity()) as u64;
         (frames, (4 * self.frame_of.capacity() + 8 * self.on_flash.capacity()) as u64)
     }
 
-    /// The frame of a page.
+    /// The frame of a page; `None` if it is not cached.
     pub fn frame(&self, lpn: Lpn) -> Option<u32> {
         let frame = self.frame_of[lpn.index()];
         (frame != NONE).then_some(frame)
     }
 
-    /// Where in the cache a page is.
-    pub fn region(&self, lpn: Lpn) -> Option<Region> {
+    /// The region of a page; `None` if it is not cached.
+    pub fn region(&self, lpn: Lpn) -> Option<CacheRegion> {
         let flags = self.flags[self.frame(lpn)? as usize];
         Some(match (flags & IN_LRU, flags & REUSED) {
-            (0, 0) => Region::Initial,
-            (0, _) => Region::Mru,
-            _ => Region::Lru,
+            (0, 0) => CacheRegion::Initial,
+            (0, _) => CacheRegion::Mru,
+            _ => CacheRegion::Lru,
         })
     }
 
@@ -201,7 +206,7 @@ impl<F: Frames> Cache<F> {
         self.free.is_empty()
     }
 
-    /// Pages in the order of their use, the latest first.
+    /// The cached pages, the most recently used first.
     pub fn pages(&self) -> impl Iterator<Item = Lpn> {
         let next = |frame: &u32| Some(self.list.next(*frame)).filter(|frame| *frame != NONE);
         let first = Some(self.list.head).filter(|frame| *frame != NONE);
@@ -212,19 +217,19 @@ impl<F: Frames> Cache<F> {
         self.on_flash[lpn.index() / 64] >> (lpn.0 % 64) & 1 != 0
     }
 
-    fn class(&self, lpn: Lpn) -> Class {
+    fn class(&self, lpn: Lpn) -> PageClass {
         match self.frame_of[lpn.index()] {
-            NONE => Class::Uncached,
+            NONE => PageClass::Uncached,
             frame => match self.flags[frame as usize] & (DIRTY | IN_LRU) {
-                0 => Class::CleanMru,
-                DIRTY => Class::DirtyMru,
-                IN_LRU => Class::CleanLru,
-                _ => Class::DirtyLru,
+                0 => PageClass::CleanMru,
+                DIRTY => PageClass::DirtyMru,
+                IN_LRU => PageClass::CleanLru,
+                _ => PageClass::DirtyLru,
             },
         }
     }
 
-    /// Changes what the class of a page depends on.
+    /// Makes a change that the class of a page may depend on, and keeps the counts.
     #[inline]
     fn reclass(&mut self, lpn: Lpn, change: impl FnOnce(&mut Self)) {
         if self.tracks && self.is_on_flash(lpn) {
@@ -257,7 +262,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// A page is referenced. False if it is not in the cache: then it has to be brought in.
+    /// References a page. False if it is not cached: then it has to be brought in ([`Cache::insert`]).
     #[inline]
     pub fn touch(&mut self, lpn: Lpn, write: bool) -> bool {
         let frame = self.frame_of[lpn.index()];
@@ -315,7 +320,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Takes a page out of a full cache. None if there is none.
+    /// Evicts the page that the rule of replacement chooses; `None` if the cache is empty.
     pub fn evict(&mut self) -> Option<Evicted> {
         let frame = self.choose()?;
         let (lpn, flags) = (Lpn(self.lpns[frame as usize]), self.flags[frame as usize]);
@@ -351,7 +356,7 @@ impl<F: Frames> Cache<F> {
         Some(tail)
     }
 
-    /// Brings a page in, to a frame whose number it says. A frame must be free.
+    /// Brings a page in. Returns its frame.
     ///
     /// # Panics
     ///
@@ -375,9 +380,9 @@ impl<F: Frames> Cache<F> {
         frame
     }
 
-    /// Moves the target of the MRU region once in as many misses as there are frames.
+    /// Adjusts the target of the MRU region once in as many misses as there are frames.
     fn adjust(&mut self) {
-        let Sizing::Adaptive { low, high } = self.config.sizing else { return };
+        let LruRegion::Adaptive { low_percent, high_percent } = self.config.lru_region else { return };
         self.misses += 1;
         let frames = self.config.frames;
         if self.misses < u64::from(frames) {
@@ -385,17 +390,17 @@ impl<F: Frames> Cache<F> {
         }
         if self.fell > 0 {
             let rate = self.hits as f64 / self.fell as f64;
-            let (step, least) = ((frames / 32).max(1), (frames / 16).max(1));
-            if rate > high {
-                self.mru_target = (self.mru_target + step).min(frames - least);
-            } else if rate < low {
-                self.mru_target = self.mru_target.saturating_sub(step).max(least);
+            let (step, min_frames) = ((frames / 32).max(1), (frames / 16).max(1));
+            if rate > high_percent / 100.0 {
+                self.mru_target = (self.mru_target + step).min(frames - min_frames);
+            } else if rate < low_percent / 100.0 {
+                self.mru_target = self.mru_target.saturating_sub(step).max(min_frames);
             }
         }
         (self.misses, self.fell, self.hits) = (0, 0, 0);
     }
 
-    /// A cached page was written to, though not referenced anew: it is dirty.
+    /// Marks a cached page as written without a new reference: it is dirty.
     pub fn wrote(&mut self, lpn: Lpn) {
         self.mark(lpn, true);
         if let Some(frame) = self.frame(lpn) {

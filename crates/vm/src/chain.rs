@@ -1,13 +1,14 @@
 use crate::cost;
 
-/// Counts how visits to the regions of the cache end, for the probability that a page is written again.
+/// Counts how the visits of pages to the regions of the cache end. The probability that a page is written again
+/// follows from the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// Visits to the MRU region with a write, and without.
     mru: [u64; 2],
     /// Visits to the LRU region that ended by a write, by a read, by eviction.
     lru: [u64; 3],
-    most: u64,
+    max: u64,
 }
 
 /// How a visit to the LRU region ended.
@@ -19,21 +20,21 @@ pub(crate) enum LruEnd {
 }
 
 impl Chain {
-    /// Every end was seen once. Counts are halved when they exceed four times the frames of the cache.
+    /// Begins with every count at one. Counts are halved when they exceed four times the frames of the cache.
     pub const fn new(frames: u32) -> Self {
-        Self { mru: [1; 2], lru: [1; 3], most: 4 * frames as u64 }
+        Self { mru: [1; 2], lru: [1; 3], max: 4 * frames as u64 }
     }
 
     pub(crate) fn left_mru(&mut self, written: bool) {
         self.mru[usize::from(!written)] += 1;
-        if self.mru.iter().sum::<u64>() > self.most {
+        if self.mru.iter().sum::<u64>() > self.max {
             self.mru = self.mru.map(|count| count.div_ceil(2));
         }
     }
 
     pub(crate) fn left_lru(&mut self, end: LruEnd) {
         self.lru[end as usize] += 1;
-        if self.lru.iter().sum::<u64>() > self.most {
+        if self.lru.iter().sum::<u64>() > self.max {
             self.lru = self.lru.map(|count| count.div_ceil(2));
         }
     }

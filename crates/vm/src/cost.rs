@@ -2,7 +2,7 @@
 //! form of the specification, which keeps the terms and not the numbers: per-page cost of a later write, the two
 //! update probabilities, the expected later writes, and the total of a merge for each family of schemes.
 
-/// What operations cost.
+/// Costs of operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// Reading a page, Cr.
@@ -23,9 +23,9 @@ impl Costs {
         Self { read_us: 25.0, write_us: 200.0, erase_us: 2000.0, cache_us: 50.0, pages_per_block: 64.0 };
 }
 
-/// What is known of the blocks that a merge would touch.
+/// Counts of the blocks and pages that a merge would touch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pages {
+pub struct MergePages {
     /// Blocks with a valid page in the log block, A.
     pub blocks: u32,
     /// Pages on flash that are not in the cache, delta.
@@ -62,25 +62,25 @@ pub fn gamma(duplicates: u32, p: f64) -> f64 {
 }
 
 /// Duplication-aware: (A + 1) Ce + delta (Cr + Cw) + gamma (Cw + alpha), with gamma over all clean duplicates.
-pub fn duplication(costs: &Costs, pages: &Pages, p_mru: f64, p_lru: f64) -> f64 {
+pub fn duplication(costs: &Costs, pages: &MergePages, p_mru: f64, p_lru: f64) -> f64 {
     let later = gamma(pages.clean_mru, p_mru) + gamma(pages.clean_lru, p_lru);
     base(costs, pages, pages.uncached) + later * (costs.write_us + alpha(costs))
 }
 
 /// Locality- and duplication-aware: (A + 1) Ce + (delta + pi) (Cr + Cw) + gamma_MRU (Cw + alpha).
-pub fn locality(costs: &Costs, pages: &Pages, p_mru: f64) -> f64 {
+pub fn locality(costs: &Costs, pages: &MergePages, p_mru: f64) -> f64 {
     base(costs, pages, pages.uncached + pages.clean_lru)
         + gamma(pages.clean_mru, p_mru) * (costs.write_us + alpha(costs))
 }
 
 /// With LRU dirty page eviction: the same + theta (Cb + Cw) - gamma_LRU (Cw + alpha), with gamma_LRU over the dirty
 /// duplicates of the LRU region.
-pub fn eviction(costs: &Costs, pages: &Pages, p_mru: f64, p_lru: f64) -> f64 {
+pub fn eviction(costs: &Costs, pages: &MergePages, p_mru: f64, p_lru: f64) -> f64 {
     locality(costs, pages, p_mru) + f64::from(pages.dirty_lru) * (costs.cache_us + costs.write_us)
         - gamma(pages.dirty_lru, p_lru) * (costs.write_us + alpha(costs))
 }
 
-fn base(costs: &Costs, pages: &Pages, copies: u32) -> f64 {
+fn base(costs: &Costs, pages: &MergePages, copies: u32) -> f64 {
     f64::from(pages.blocks + 1) * costs.erase_us + f64::from(copies) * (costs.read_us + costs.write_us)
 }
 
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn each_term_adds_what_its_equation_says() {
         let costs = Costs::PAPER;
-        let pages = Pages { blocks: 2, uncached: 10, clean_lru: 3, clean_mru: 4, dirty_lru: 5 };
+        let pages = MergePages { blocks: 2, uncached: 10, clean_lru: 3, clean_mru: 4, dirty_lru: 5 };
         let later = 200.0 + 256.25;
         assert_eq!(duplication(&costs, &pages, 0.5, 0.25), 6000.0 + 2250.0 + (2.0 + 2.25) * later);
         assert_eq!(locality(&costs, &pages, 0.5), 6000.0 + 13.0 * 225.0 + 2.0 * later);

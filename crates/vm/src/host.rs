@@ -1,12 +1,12 @@
-use crate::cost::{self, Pages};
-use crate::{BlockMerge, Cache, Frames, Region, Selection};
+use crate::cost::{self, MergePages};
+use crate::{BlockMerge, Cache, CacheRegion, Frames, VictimSelection};
 use alloc::collections::VecDeque;
 use margay_flash::Lpn;
 use margay_hybrid::{Host, Merged, Move, Victim};
 
 impl<F: Frames> Cache<F> {
-    /// What a page that is on flash costs or saves in a merge is known to the scheme.
-    fn cost_us(&self, pages: &Pages, (p_mru, p_lru): (f64, f64)) -> f64 {
+    /// Cost of a merge by the equation of the scheme, in microseconds.
+    fn cost_us(&self, pages: &MergePages, (p_mru, p_lru): (f64, f64)) -> f64 {
         let scheme = &self.config.scheme;
         let costs = &self.config.costs;
         match (scheme.merge, scheme.evicts_dirty) {
@@ -25,7 +25,7 @@ impl<F: Frames> Host for Cache<F> {
         if scheme.merge == BlockMerge::Unaware || (victim == Victim::Sequential && !self.config.rules_sequential) {
             return unaware;
         }
-        let (in_lru, dirty) = (region == Region::Lru, self.is_dirty(lpn));
+        let (in_lru, dirty) = (region == CacheRegion::Lru, self.is_dirty(lpn));
         if dirty && in_lru && scheme.evicts_dirty && (on_flash || self.config.evicts_unduplicated) {
             return Move::Write;
         }
@@ -63,7 +63,7 @@ impl<F: Frames> Host for Cache<F> {
     }
 
     fn victim(&mut self, oldest_first: &VecDeque<u32>) -> usize {
-        if self.config.scheme.selection == Selection::RoundRobin {
+        if self.config.scheme.selection == VictimSelection::RoundRobin {
             return 0;
         }
         let probabilities = self.probabilities();

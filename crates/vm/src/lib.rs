@@ -13,6 +13,7 @@ extern crate alloc;
 
 mod cache;
 mod chain;
+mod config;
 pub mod cost;
 mod host;
 mod list;
@@ -23,10 +24,11 @@ mod stats;
 mod tally;
 mod window;
 
-pub use cache::{Cache, Evicted, Frames, NoFrames, Region};
+pub use cache::{Cache, CacheRegion, Evicted, Frames, NoFrames};
 pub use chain::Chain;
+pub use config::{CacheConfig, LruRegion, Replacement, Window, replacements};
 pub use page_level::PageLevel;
 pub use paging::Paging;
-pub use scheme::{BlockMerge, CacheConfig, Replacement, SCHEMES, Scheme, Selection, Sizing, UnknownScheme, Window};
+pub use scheme::{BlockMerge, Scheme, VictimSelection, scheme_rows, schemes};
 pub use stats::{GcTotals, Stats};
 pub use tally::Tally;

@@ -7,7 +7,7 @@ use margay_log::{Client, Config, Content, Hint, Log, LogError, Policies};
 
 const UNMAPPED: u32 = u32::MAX;
 
-/// The map of the log, which gives up what the cache holds.
+/// The map of the log. It lets the cleaner drop pages that the cache holds.
 #[derive(Debug)]
 struct Map {
     places: Vec<u32>,
@@ -39,8 +39,8 @@ impl Client<Lpn> for Map {
     }
 }
 
-/// The cache over the page-mapped log: what the cache holds is given up when its segment is cleaned (DA-GC), or
-/// copied as any other page (DU-GC). Nothing is written along with cleaning.
+/// The page cache over the page-mapped log. When a segment is cleaned, a page that the cache holds is dropped from flash
+/// (DA-GC) or copied as any other page (DU-GC). Cleaning never writes pages of the cache.
 #[derive(Debug)]
 pub struct PageLevel<D> {
     log: Log<D, Lpn>,
@@ -48,7 +48,11 @@ pub struct PageLevel<D> {
 }
 
 impl<D: Store> PageLevel<D> {
-    /// An empty cache over an erased device. With `preload` every page is on flash before.
+    /// An empty cache over an erased device. With `preload` every page is written to flash first.
+    ///
+    /// # Errors
+    ///
+    /// If the log does not fit the device, or the device fails.
     pub fn new(
         device: D,
         config: Config,
@@ -59,8 +63,8 @@ impl<D: Store> PageLevel<D> {
     ) -> Result<Self, LogError> {
         let pages_per_block = device.geometry().pages_per_segment();
         let cache = Cache::new(cache, pages, pages_per_block);
-        let mut map = Map { places: vec![UNMAPPED; pages as usize], cache };
-        let log = Log::new(device, config, policies, pages, &mut map)?;
+        let map = Map { places: vec![UNMAPPED; pages as usize], cache };
+        let log = Log::new(device, config, policies, pages)?;
         let mut paging = Self { log, map };
         if preload {
             for lpn in (0..pages).map(Lpn) {
@@ -71,11 +75,15 @@ impl<D: Store> PageLevel<D> {
         Ok(paging)
     }
 
-    /// A page is read or written.
+    /// Reads or writes a page.
+    ///
+    /// # Errors
+    ///
+    /// If the log stops: the device failed or is worn out.
     ///
     /// # Panics
     ///
-    /// If it is past the end.
+    /// If the page is past the end.
     #[inline]
     pub fn reference(&mut self, lpn: Lpn, write: bool) -> Result<(), LogError> {
         if self.map.cache.touch(lpn, write) {

@@ -1,9 +1,9 @@
 use crate::{Cache, CacheConfig};
 use margay_flash::Lpn;
 use margay_format::Store;
-use margay_hybrid::{Config, Hybrid, HybridError};
+use margay_hybrid::{Hybrid, HybridConfig, HybridError};
 
-/// A page cache over a hybrid-mapped store, for measurement: the pages have no bytes.
+/// A page cache over a hybrid-mapped store, for measurement: its pages have no bytes.
 #[derive(Debug)]
 pub struct Paging<D> {
     cache: Cache,
@@ -11,8 +11,12 @@ pub struct Paging<D> {
 }
 
 impl<D: Store> Paging<D> {
-    /// An empty cache over an empty store. With `preload` every page is on flash before.
-    pub fn new(device: D, config: Config, cache: CacheConfig, preload: bool) -> Result<Self, HybridError> {
+    /// An empty cache over an empty store. With `preload` every page is written to flash first.
+    ///
+    /// # Errors
+    ///
+    /// If the store does not fit the device, or the device fails.
+    pub fn new(device: D, config: HybridConfig, cache: CacheConfig, preload: bool) -> Result<Self, HybridError> {
         let mut store = Hybrid::new(device, config)?;
         let mut cache = Cache::new(cache, config.logical_pages, store.pages_per_block());
         cache.set_random_log_blocks(config.random_log_blocks());
@@ -23,11 +27,15 @@ impl<D: Store> Paging<D> {
         Ok(Self { cache, store })
     }
 
-    /// A page is read or written.
+    /// Reads or writes a page.
+    ///
+    /// # Errors
+    ///
+    /// If the store stops: the device failed or is worn out.
     ///
     /// # Panics
     ///
-    /// If it is past the end.
+    /// If the page is past the end.
     #[inline]
     pub fn reference(&mut self, lpn: Lpn, write: bool) -> Result<(), HybridError> {
         if self.cache.touch(lpn, write) {

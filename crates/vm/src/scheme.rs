@@ -1,14 +1,16 @@
-use crate::cost::Costs;
-use alloc::string::{String, ToString};
+//! The schemes of cleaning: one row each yields the value, the parser, the help and the documents.
+
 use core::fmt;
 use core::str::FromStr;
+use margay_policy::SpecError;
+use margay_policy::spec::{Row, find_row};
 
 /// Which log block is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selection {
+pub enum VictimSelection {
     /// The oldest ("RR").
     RoundRobin,
-    /// The one that costs least by the equations ("LDA-VBS").
+    /// The one that costs least by the equations of [`crate::cost`] ("LDA-VBS").
     LeastCost,
 }
 
@@ -25,139 +27,135 @@ pub enum BlockMerge {
     Buffer,
 }
 
-/// A way of cleaning (Table II of the paper).
+/// A way of cleaning. Its text is its name in the paper; upper and lower case are read alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme {
-    /// Its name in the paper.
+    /// Its name in the paper, as results state it.
     pub name: &'static str,
     /// Which log block is merged.
-    pub selection: Selection,
-    /// What becomes of duplicates.
+    pub selection: VictimSelection,
+    /// What becomes of pages that are in the cache and on flash.
     pub merge: BlockMerge,
     /// LRU dirty page eviction: a dirty page of the LRU region that flash has a copy of is written in the merge.
     pub evicts_dirty: bool,
 }
 
-const fn scheme(name: &'static str, selection: Selection, merge: BlockMerge, evicts_dirty: bool) -> Scheme {
-    Scheme { name, selection, merge, evicts_dirty }
+impl Scheme {
+    /// Whether a merge writes pages of the cache that are in use: then it is not for the memory of a program, which
+    /// may change such a page meanwhile.
+    pub const fn writes_pages_in_use(&self) -> bool {
+        matches!(self.merge, BlockMerge::Buffer)
+    }
 }
 
-/// The schemes of the paper's Table II, and the buffer-aware baseline.
-pub const SCHEMES: [Scheme; 8] = [
-    scheme("DU-GC", Selection::RoundRobin, BlockMerge::Unaware, false),
-    scheme("DA-GC", Selection::RoundRobin, BlockMerge::Duplication, false),
-    scheme("LDA-GC1", Selection::LeastCost, BlockMerge::Duplication, false),
-    scheme("LDA-GC2", Selection::RoundRobin, BlockMerge::Locality, false),
-    scheme("LDA-GC3", Selection::LeastCost, BlockMerge::Locality, false),
-    scheme("LDA-GC4", Selection::RoundRobin, BlockMerge::Locality, true),
-    scheme("LDA-GC5", Selection::LeastCost, BlockMerge::Locality, true),
-    scheme("BA-GC", Selection::RoundRobin, BlockMerge::Buffer, false),
+const PAPER: &str = "LDA-GC (IEEE Trans. CE 56(4), 2010), Table II";
+
+const fn row(
+    (name, paper_name, source): (&'static str, &'static str, &'static str),
+    selection: VictimSelection,
+    (merge, evicts_dirty): (BlockMerge, bool),
+    summary: &'static str,
+) -> Row<Scheme> {
+    let build = Scheme { name: paper_name, selection, merge, evicts_dirty };
+    Row { name, summary, parameters: &[], source, build }
+}
+
+static SCHEMES: [Row<Scheme>; 8] = [
+    row(
+        ("du-gc", "DU-GC", PAPER),
+        VictimSelection::RoundRobin,
+        (BlockMerge::Unaware, false),
+        "duplication-unaware: the oldest log block is merged, every valid page copied",
+    ),
+    row(
+        ("da-gc", "DA-GC", PAPER),
+        VictimSelection::RoundRobin,
+        (BlockMerge::Duplication, false),
+        "duplication-aware: the oldest log block; pages that the cache holds are dropped from flash",
+    ),
+    row(
+        ("lda-gc1", "LDA-GC1", PAPER),
+        VictimSelection::LeastCost,
+        (BlockMerge::Duplication, false),
+        "da-gc, with the log block that costs least",
+    ),
+    row(
+        ("lda-gc2", "LDA-GC2", PAPER),
+        VictimSelection::RoundRobin,
+        (BlockMerge::Locality, false),
+        "da-gc, but clean pages of the LRU region are copied: they will be evicted without a write",
+    ),
+    row(
+        ("lda-gc3", "LDA-GC3", PAPER),
+        VictimSelection::LeastCost,
+        (BlockMerge::Locality, false),
+        "lda-gc2, with the log block that costs least",
+    ),
+    row(
+        ("lda-gc4", "LDA-GC4", PAPER),
+        VictimSelection::RoundRobin,
+        (BlockMerge::Locality, true),
+        "lda-gc2, and dirty pages of the LRU region are written in the merge",
+    ),
+    row(
+        ("lda-gc5", "LDA-GC5", PAPER),
+        VictimSelection::LeastCost,
+        (BlockMerge::Locality, true),
+        "lda-gc4, with the log block that costs least",
+    ),
+    row(
+        ("ba-gc", "BA-GC", "the paper's buffer-aware baseline, by our reading"),
+        VictimSelection::RoundRobin,
+        (BlockMerge::Buffer, false),
+        "buffer-aware: the oldest log block; dirty pages of the cache are written, others copied",
+    ),
 ];
 
-/// No scheme has this name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownScheme(pub String);
-
-impl fmt::Display for UnknownScheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown scheme '{}'; the known ones are", self.0)?;
-        SCHEMES.iter().enumerate().try_for_each(|(i, scheme)| {
-            write!(f, "{} {}", if i == 0 { "" } else { "," }, scheme.name.to_ascii_lowercase())
-        })
-    }
+/// All schemes, in the order of the paper's Table II, the buffer-aware baseline last.
+pub fn schemes() -> impl ExactSizeIterator<Item = Scheme> + Clone {
+    SCHEMES.iter().map(|row| row.build)
 }
 
-impl core::error::Error for UnknownScheme {}
+/// Name, meaning and source of every scheme, in the same order.
+pub fn scheme_rows() -> impl ExactSizeIterator<Item = &'static Row<Scheme>> + Clone {
+    SCHEMES.iter()
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
 
 impl FromStr for Scheme {
-    type Err = UnknownScheme;
+    type Err = SpecError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownScheme> {
-        let found = SCHEMES.into_iter().find(|scheme| scheme.name.eq_ignore_ascii_case(name));
-        found.ok_or_else(|| UnknownScheme(name.to_string()))
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        find_row("scheme", &SCHEMES, text).map(|row| row.build)
     }
 }
 
-/// Which page leaves a full cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replacement {
-    /// The least recently used.
-    Lru,
-    /// The least recently used clean page of the LRU region, or else the least recently used (CFLRU, Park et al.
-    /// 2006, whose window is the LRU region here).
-    CleanFirst,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
 
-/// How large the LRU region is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Sizing {
-    /// There is none: plain LRU.
-    None,
-    /// This share of the cache.
-    Fixed(f64),
-    /// Adjusted once in as many misses as the cache has frames: if more than `high` of the pages that fell into the
-    /// region were hit there, the rest of the cache grows by 1/32, if fewer than `low`, it shrinks by that.
-    Adaptive {
-        /// The lower threshold.
-        low: f64,
-        /// The upper threshold.
-        high: f64,
-    },
-}
-
-/// How many of the oldest log blocks least-cost selection looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Window {
-    /// All of them.
-    All,
-    /// So many.
-    Static(u32),
-    /// A number that is doubled and halved at random, and kept where cleaning got cheaper.
-    Adaptive {
-        /// The first.
-        start: u32,
-    },
-}
-
-/// A page cache and how it answers merges.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CacheConfig {
-    /// Pages it holds.
-    pub frames: u32,
-    /// Which page leaves.
-    pub replacement: Replacement,
-    /// How large the LRU region is.
-    pub sizing: Sizing,
-    /// How merges are done.
-    pub scheme: Scheme,
-    /// How many log blocks least-cost selection looks at.
-    pub window: Window,
-    /// Whether the rules for duplicates hold for merges of the sequential log block too.
-    pub rules_sequential: bool,
-    /// Whether a dirty page of the LRU region is written in a merge although flash has no copy of it.
-    pub evicts_unduplicated: bool,
-    /// The probability that a page is written again counts as 0 in the equations.
-    pub ignores_updates: bool,
-    /// Costs of operations.
-    pub costs: Costs,
-    /// Of the adaptive window.
-    pub seed: u64,
-}
-
-impl CacheConfig {
-    /// The recommended reading of the paper.
-    pub const fn new(frames: u32, scheme: Scheme) -> Self {
-        Self {
-            frames,
-            replacement: Replacement::Lru,
-            sizing: Sizing::Adaptive { low: 0.10, high: 0.20 },
-            scheme,
-            window: Window::All,
-            rules_sequential: true,
-            evicts_unduplicated: false,
-            ignores_updates: false,
-            costs: Costs::PAPER,
-            seed: 1,
+    #[test]
+    fn every_name_parses_and_prints_as_something_that_parses_to_the_same() {
+        for (info, scheme) in scheme_rows().zip(schemes()) {
+            assert!(info.name.eq_ignore_ascii_case(scheme.name) && !info.summary.is_empty() && !info.source.is_empty());
+            assert_eq!(info.name.parse(), Ok(scheme));
+            assert_eq!(scheme.to_string().parse(), Ok(scheme));
+            let same = schemes().filter(|other| Scheme { name: scheme.name, ..*other } == scheme);
+            assert_eq!(same.count(), 1, "{scheme} does what another one does");
         }
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong_and_what_would_be_right() {
+        let message = |text: &str| text.parse::<Scheme>().unwrap_err().to_string();
+        let known = "du-gc, da-gc, lda-gc1, lda-gc2, lda-gc3, lda-gc4, lda-gc5, ba-gc";
+        assert_eq!(message("lda-gc9"), alloc::format!("unknown scheme 'lda-gc9'; the known ones are {known}"));
+        assert_eq!(message("du-gc:x=1"), "'du-gc' has no parameter 'x'; it has none");
     }
 }

@@ -1,10 +1,10 @@
 use crate::cost::Costs;
 use margay_hybrid::Merged;
 
-/// Merges of one kind of log block.
+/// Totals over the merges of one kind of log block.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GcTotals {
-    /// Merges.
+    /// Number of merges.
     pub count: u64,
     /// Pages copied from flash to flash.
     pub copies: u64,
@@ -25,7 +25,7 @@ impl GcTotals {
         self.erases += u64::from(merged.erases);
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub const fn plus(&self, other: &Self) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl GcTotals {
         self.copies + self.cache_writes
     }
 
-    /// What they cost, in microseconds, handing pages over from the cache included.
+    /// Cost of the merges by the paper's equations, in microseconds, handing pages over from the cache included.
     pub fn cost_us(&self, costs: &Costs) -> f64 {
         self.io_us(costs) + self.cache_writes as f64 * costs.cache_us
     }
@@ -55,20 +55,20 @@ impl GcTotals {
     }
 }
 
-/// What a page cache did.
+/// Counters of a page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// Pages found, outside the LRU region.
+    /// References that found their page outside the LRU region.
     pub mru_hits: u64,
-    /// Pages found in the LRU region.
+    /// References that found their page in the LRU region.
     pub lru_hits: u64,
-    /// Pages not found.
+    /// References whose page was not cached.
     pub misses: u64,
-    /// Of these, pages read from flash.
+    /// Misses whose page was read from flash.
     pub swap_ins: u64,
-    /// Pages that left the cache dirty, and were written.
+    /// Pages that were evicted dirty, and written.
     pub dirty_evictions: u64,
-    /// Pages that left it clean.
+    /// Pages that were evicted clean.
     pub clean_evictions: u64,
     /// Merges of random log blocks.
     pub random: GcTotals,

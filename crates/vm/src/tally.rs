@@ -1,21 +1,21 @@
-use crate::cost::Pages;
+use crate::cost::MergePages;
 use alloc::{vec, vec::Vec};
 
-/// What the cache knows of a page that flash has a copy of.
+/// State in the cache of a page that flash has a copy of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum PageClass {
     Uncached = 0,
     CleanLru = 1,
     CleanMru = 2,
     DirtyLru = 3,
-    /// A merge drops it without a thought: it counts nowhere.
+    /// A merge drops it at no cost, so it is not counted.
     DirtyMru = 4,
 }
 
 const COUNTED: usize = 4;
 
-/// Pages by class for each block and, summed over the blocks it holds pages of, for each log block; kept up to date
-/// with every change, so that the cost of merging a log block is known without a look at its pages.
+/// Counts of pages by class: for each block, and for each log block the sum over the blocks that it holds pages of. They
+/// are updated with every change, so the cost of merging a log block is known without a look at its pages.
 #[derive(Clone, Debug)]
 pub struct Tally {
     blocks: Vec<[u32; COUNTED]>,
@@ -32,7 +32,7 @@ impl Tally {
         Self { blocks: vec![[0; COUNTED]; blocks as usize], links, slots: Vec::new(), linked: Vec::new() }
     }
 
-    fn add(&mut self, block: u32, class: Class, by: u32) {
+    fn add(&mut self, block: u32, class: PageClass, by: u32) {
         let Some(count) = self.blocks[block as usize].get_mut(class as usize) else { return };
         *count = count.wrapping_add(by);
         for slot in &self.links[block as usize] {
@@ -42,12 +42,12 @@ impl Tally {
     }
 
     #[inline]
-    pub(crate) fn gained(&mut self, block: u32, class: Class) {
+    pub(crate) fn gained(&mut self, block: u32, class: PageClass) {
         self.add(block, class, 1);
     }
 
     #[inline]
-    pub(crate) fn lost(&mut self, block: u32, class: Class) {
+    pub(crate) fn lost(&mut self, block: u32, class: PageClass) {
         self.add(block, class, u32::MAX);
     }
 
@@ -71,12 +71,12 @@ impl Tally {
         }
     }
 
-    /// What merging a log block would meet.
+    /// The pages of the blocks that merging a log block would touch. O(1).
     #[inline]
-    pub fn pages(&self, slot: u32) -> Pages {
+    pub fn pages(&self, slot: u32) -> MergePages {
         let Some([uncached, clean_lru, clean_mru, dirty_lru]) = self.slots.get(slot as usize).copied() else {
-            return Pages::default();
+            return MergePages::default();
         };
-        Pages { blocks: self.linked[slot as usize], uncached, clean_lru, clean_mru, dirty_lru }
+        MergePages { blocks: self.linked[slot as usize], uncached, clean_lru, clean_mru, dirty_lru }
     }
 }

@@ -2,10 +2,10 @@ use crate::Window;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Merges between two looks.
+/// Merges between two changes of the size.
 const PERIOD: u32 = 16;
 
-/// How many of the oldest log blocks are looked at.
+/// The number of the oldest log blocks that are looked at, and how it adapts.
 #[derive(Clone, Debug)]
 pub(crate) struct Size {
     now: u32,
@@ -33,8 +33,8 @@ impl Size {
         self.now
     }
 
-    /// A random log block was merged at this cost; there are `most` of them.
-    pub fn merged(&mut self, cost_us: f64, most: u32) {
+    /// Takes note of the cost of a merge of a random log block. There are `max` random log blocks.
+    pub fn merged(&mut self, cost_us: f64, max: u32) {
         if !self.adaptive {
             return;
         }
@@ -57,7 +57,7 @@ impl Size {
             _ => cost,
         });
         let grows = self.random.next_u64() & 1 == 0;
-        let size = if grows { self.now.saturating_mul(2) } else { self.now / 2 }.clamp(1, most.max(1));
+        let size = if grows { self.now.saturating_mul(2) } else { self.now / 2 }.clamp(1, max.max(1));
         self.before = (size != self.now).then_some((self.now, grows));
         self.now = size;
     }

@@ -2,9 +2,9 @@
 
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
-use margay_hybrid::{Config, Scheme as Mapping};
+use margay_hybrid::{HybridConfig, Mapping};
 use margay_media::{NullFlash, Strict};
-use margay_vm::{CacheConfig, GcTotals, Paging, Region, Scheme, Sizing};
+use margay_vm::{CacheConfig, CacheRegion, GcTotals, LruRegion, Paging, Scheme, scheme_rows};
 
 type Device = Plain<Strict<NullFlash>>;
 
@@ -14,9 +14,9 @@ type Device = Plain<Strict<NullFlash>>;
 fn merge(scheme: &str) -> (GcTotals, Paging<Device>) {
     let scheme: Scheme = scheme.parse().unwrap();
     let mapping = Mapping::Fast { sequential: false, leave_open: false };
-    let config = Config { scheme: mapping, ..Config::swap(32, 1) };
+    let config = HybridConfig { mapping, ..HybridConfig::swap(32, 1) };
     let flash = NullFlash::new(Geometry::new(10, 4, 2048).unwrap());
-    let cache = CacheConfig { sizing: Sizing::Fixed(0.5), ..CacheConfig::new(8, scheme) };
+    let cache = CacheConfig { lru_region: LruRegion::Fixed { percent: 50.0 }, ..CacheConfig::new(8, scheme) };
     let mut paging = Paging::new(Plain::new(Strict::new(flash)), config, cache, true).unwrap();
     let mut refer = |write: bool, pages: &[u32]| {
         pages.iter().for_each(|page| paging.reference(Lpn(*page), write).unwrap());
@@ -30,7 +30,7 @@ fn merge(scheme: &str) -> (GcTotals, Paging<Device>) {
     refer(true, &[5]);
     refer(false, &[21, 22]);
     let states = [0, 4, 1, 5].map(|page| (paging.cache().region(Lpn(page)), paging.cache().is_dirty(Lpn(page))));
-    let (lru, first) = (Some(Region::Lru), Some(Region::Initial));
+    let (lru, first) = (Some(CacheRegion::Lru), Some(CacheRegion::Initial));
     assert_eq!(states, [(lru, false), (lru, true), (first, false), (first, true)]);
     assert_eq!(paging.cache().stats().random, GcTotals::default());
     paging.reference(Lpn(23), false).unwrap();
@@ -45,12 +45,19 @@ fn states(paging: &Paging<Device>) -> [(bool, bool); 4] {
 #[test]
 fn a_merge_migrates_and_erases_what_the_figures_show() {
     let (clean, stale, dropped) = ((false, true), (true, true), (true, false));
+    // With one log block every selection chooses it, so each least-cost scheme does what its round-robin twin does.
     let expected = [
         ("du-gc", 8, [clean, stale, clean, stale]),
         ("da-gc", 4, [dropped, dropped, dropped, dropped]),
+        ("lda-gc1", 4, [dropped, dropped, dropped, dropped]),
         ("lda-gc2", 5, [clean, dropped, dropped, dropped]),
+        ("lda-gc3", 5, [clean, dropped, dropped, dropped]),
         ("lda-gc4", 6, [clean, clean, dropped, dropped]),
+        ("lda-gc5", 6, [clean, clean, dropped, dropped]),
+        ("ba-gc", 8, [clean, clean, clean, clean]),
     ];
+    let names: Vec<_> = scheme_rows().map(|info| info.name).collect();
+    assert_eq!(expected.map(|(name, _, _)| name)[..], names, "every scheme has its figures here");
     for (scheme, migrations, after) in expected {
         let (gc, paging) = merge(scheme);
         assert_eq!((gc.count, gc.migrations(), gc.erases), (1, migrations, 3), "{scheme}");

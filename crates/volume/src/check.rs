@@ -1,4 +1,8 @@
-use crate::{VolumeError, config, disk, find, formatted};
+use crate::VolumeError;
+use crate::disk::{Disk, find, store};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Lpn, Ppn, SegmentId};
 use margay_format::{Decoded, Formatted, FoundSegment, Store, Superblock, Tag, crc32c};
 use margay_ftl::{MountReport, load};
@@ -33,12 +37,11 @@ impl CheckReport {
 
 /// Recomputes everything from what is on flash: looks into every segment, compares with the checkpoint if there is
 /// one, reads every page and its checksum, recounts all counts. Writes nothing.
-pub fn check<F: Flash + Send + 'static>(mut device: F) -> Result<CheckReport, VolumeError> {
+pub fn check<F: Flash>(mut device: F) -> Result<CheckReport, VolumeError> {
     let superblock = find(&mut device)?;
-    let mut store = formatted(device, &superblock)?;
-    let config = config(&superblock, store.layout())?;
-    let by_checkpoint = load(&mut store, &superblock, true)?;
-    let scanned = load(&mut store, &superblock, false)?;
+    let (mut scanning, _) = store(&mut device, &superblock)?;
+    let by_checkpoint = load(&mut scanning, &superblock, true)?;
+    let scanned = load(&mut scanning, &superblock, false)?;
     let mut report = CheckReport {
         scan: scanned.report.clone(),
         has_checkpoint: by_checkpoint.report.from_checkpoint,
@@ -51,12 +54,11 @@ pub fn check<F: Flash + Send + 'static>(mut device: F) -> Result<CheckReport, Vo
         }
     }
     let (exported, page_bytes) = (superblock.exported_pages, superblock.geometry.page_bytes());
-    let mut disk = disk::mount(store, by_checkpoint, superblock, config, true)?;
+    let mut disk = Disk::open_as(device, superblock, true, true)?;
     let mut page = vec![0; page_bytes as usize];
-    for lpn in (0..exported).map(Lpn) {
-        match disk.read(lpn, &mut page) {
-            Ok(_) => {}
-            Err(error) => report.unreadable_pages.push((lpn, error.to_string())),
+    for lpn in 0..exported {
+        if let Err(error) = disk.read(lpn, &mut page) {
+            report.unreadable_pages.push((Lpn(lpn), error.to_string()));
         }
     }
     report.audit = disk.audit().err().map(|error| error.to_string());
@@ -91,7 +93,7 @@ pub fn dump_segment<F: Flash>(
     superblock: &Superblock,
     segment: SegmentId,
 ) -> Result<DumpedSegment, VolumeError> {
-    let mut store: Formatted<&mut F> = formatted(device, superblock)?;
+    let (mut store, _): (Formatted<&mut F>, _) = store(device, superblock)?;
     let found = store.scan_segment(segment)?;
     let geometry = *store.geometry();
     let first = geometry.first_page(segment).0 + store.layout().header_pages;

@@ -1,127 +1,198 @@
-//! A mounted disk behind one pointer, whatever its device.
+use crate::options::{config, formatted, override_policies, policies};
+use crate::{FormatOptions, OpenOptions, VolumeError};
+use margay_flash::{Flash, Geometry, Lpn};
+use margay_format::{Anchor, ClientKind, Formatted, Layout, Superblock, find_superblock, shown_geometry};
+use margay_ftl::{Ftl, MountReport, OwnPages, load};
+use margay_log::{Config, Hint};
 
-use crate::VolumeError;
-use margay_flash::{Flash, Lpn};
-use margay_format::{Anchor, Formatted, Superblock};
-use margay_ftl::{Ftl, Loaded};
-use margay_log::{Config, Counters, Hint, Policies, Uniformity};
-use margay_policy::{Segments, Sizing, SpecError};
-
-/// What the volume needs of a mounted disk.
-pub(crate) trait Disk: Send {
-    fn read(&mut self, lpn: Lpn, page: &mut [u8]) -> Result<bool, VolumeError>;
-    fn write(&mut self, lpn: Lpn, page: &[u8], hint: Hint, now_us: u64) -> Result<(), VolumeError>;
-    fn trim(&mut self, lpn: Lpn, now_us: u64) -> Result<(), VolumeError>;
-    fn is_mapped(&self, lpn: Lpn) -> bool;
-    fn flush(&mut self) -> Result<(), VolumeError>;
-    fn idle(&mut self, budget_pages: u32) -> Result<bool, VolumeError>;
-    fn stop(&mut self) -> Result<bool, VolumeError>;
-    fn counters(&self) -> &Counters;
-    fn segments(&self) -> &Segments;
-    fn uniformity(&self) -> Uniformity;
-    fn lifetime(&self) -> (u64, u64);
-    fn retired(&self) -> usize;
-    fn memory_bytes(&self) -> u64;
-    fn audit(&self) -> Result<(), margay_log::AuditError>;
-}
-
-struct Mounted<F> {
+/// A disk on a device: its pages by logical page number, from formatting to stopping.
+///
+/// A write of a page is atomic: after a power cut it is there or not. What was written or trimmed before a flush that
+/// returned survives.
+#[derive(Debug)]
+pub struct Disk<F> {
     ftl: Ftl<Formatted<F>>,
     anchor: Anchor,
     superblock: Superblock,
+    report: MountReport,
+    read_only: bool,
 }
 
-impl<F: Flash + Send> Disk for Mounted<F> {
-    fn read(&mut self, lpn: Lpn, page: &mut [u8]) -> Result<bool, VolumeError> {
-        Ok(self.ftl.read(lpn, page)?.is_some())
+fn own_pages(superblock: &Superblock) -> OwnPages {
+    OwnPages::new(superblock.exported_pages, superblock.geometry.page_bytes())
+}
+
+pub(crate) fn store<F: Flash>(device: F, superblock: &Superblock) -> Result<(Formatted<F>, Config), VolumeError> {
+    let store = formatted(device, superblock, own_pages(superblock).owners().into())?;
+    let config = config(superblock, store.layout())?;
+    Ok((store, config))
+}
+
+/// The superblock of a device that holds a disk.
+pub fn find<F: Flash>(device: &mut F) -> Result<Superblock, VolumeError> {
+    let owner_of_copy = |superblock: &Superblock| {
+        let own = own_pages(superblock);
+        (u64::from(own.superblock().0), u64::from(own.owners()))
+    };
+    let superblock = find_superblock(device, owner_of_copy)?;
+    match superblock.client {
+        ClientKind::Disk => Ok(superblock),
+        ClientKind::FileSystem | ClientKind::Hybrid => Err(VolumeError::NotADisk),
+    }
+}
+
+/// Maximum of pages that a device of this shape can export with these options.
+pub fn limit_pages(geometry: &Geometry, options: &FormatOptions) -> Result<u32, VolumeError> {
+    let geometry = &shown_geometry(geometry);
+    let layout = Layout::new(geometry, u64::from(geometry.pages()))?;
+    let superblock = options.store.superblock(geometry, ClientKind::Disk, &options.placement);
+    let config = config(&superblock, &layout)?;
+    let streams = u32::from(options.placement.streams()) + u32::from(config.read_only_stream);
+    let limit = config.limit_pages(geometry, streams).map_err(margay_ftl::FtlError::from)?;
+    let own = OwnPages::new(limit, geometry.page_bytes());
+    Ok(limit.saturating_sub(own.owners() - limit))
+}
+
+fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock, VolumeError> {
+    let limit = limit_pages(geometry, options)?;
+    let exported_pages = options.exported_pages.unwrap_or((u64::from(geometry.pages()) * 9 / 10) as u32);
+    if exported_pages > limit || exported_pages == 0 {
+        let bytes = |pages: u32| u64::from(pages) * u64::from(geometry.page_bytes());
+        return Err(VolumeError::TooLarge {
+            exported_bytes: bytes(exported_pages),
+            raw_bytes: geometry.bytes(),
+            limit_bytes: bytes(limit),
+            percent: 100.0 * f64::from(limit) / f64::from(geometry.pages()),
+        });
+    }
+    let read_only_ranges = options.read_only_ranges.clone();
+    let superblock = options.store.superblock(geometry, ClientKind::Disk, &options.placement);
+    Ok(Superblock { exported_pages, read_only_ranges, ..superblock })
+}
+
+impl<F: Flash> Disk<F> {
+    /// Formats a device: all that is on it is lost. Segments that cannot be erased are retired.
+    pub fn format(device: F, options: &FormatOptions) -> Result<Self, VolumeError> {
+        let superblock = superblock(&shown_geometry(device.geometry()), options)?;
+        let (store, config) = store(device, &superblock)?;
+        let policies = policies(&superblock, &config)?;
+        let (ftl, anchor) = Ftl::format(store, &superblock, config, policies)?;
+        Ok(Self { ftl, anchor, superblock, report: MountReport::default(), read_only: false })
     }
 
-    fn write(&mut self, lpn: Lpn, page: &[u8], hint: Hint, now_us: u64) -> Result<(), VolumeError> {
-        Ok(self.ftl.write(lpn, page, hint, now_us)?)
+    /// Opens a device that was formatted before.
+    pub fn open(mut device: F, options: &OpenOptions) -> Result<Self, VolumeError> {
+        let mut superblock = find(&mut device)?;
+        let placement = options.placement.as_ref().map(|placement| placement as _);
+        let max = options.max_pages_per_write;
+        override_policies(&mut superblock, options.selection, placement, options.leveling, max);
+        superblock.read_only_ranges.extend(&options.read_only_ranges);
+        Self::open_as(device, superblock, options.read_only, true)
     }
 
-    fn trim(&mut self, lpn: Lpn, now_us: u64) -> Result<(), VolumeError> {
-        Ok(self.ftl.trim(lpn, now_us)?)
+    /// Opens a device whose superblock is known; `by_checkpoint` if one of a clean stop is to be used.
+    pub(crate) fn open_as(
+        device: F,
+        superblock: Superblock,
+        read_only: bool,
+        by_checkpoint: bool,
+    ) -> Result<Self, VolumeError> {
+        let read_only = read_only || superblock.is_read_only_to_us();
+        let (mut store, config) = store(device, &superblock)?;
+        let loaded = load(&mut store, &superblock, by_checkpoint)?;
+        let report = loaded.report.clone();
+        let policies = policies(&superblock, &config)?;
+        let (ftl, anchor) = Ftl::mount(store, &superblock, config, policies, loaded, read_only)?;
+        Ok(Self { ftl, anchor, superblock, report, read_only })
     }
 
-    fn is_mapped(&self, lpn: Lpn) -> bool {
-        self.ftl.is_mapped(lpn)
+    /// What opening it found and cost.
+    pub fn mount_report(&self) -> &MountReport {
+        &self.report
     }
 
-    fn flush(&mut self) -> Result<(), VolumeError> {
-        Ok(self.ftl.flush()?)
+    /// What it was formatted with, and is run with.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
     }
 
-    fn idle(&mut self, budget_pages: u32) -> Result<bool, VolumeError> {
-        Ok(self.ftl.idle_step(budget_pages)?)
+    /// Whether it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
-    fn stop(&mut self) -> Result<bool, VolumeError> {
-        Ok(self.ftl.stop(&mut self.anchor, &self.superblock)?)
+    /// The translation below, for what it counts.
+    pub fn ftl(&self) -> &Ftl<Formatted<F>> {
+        &self.ftl
     }
 
-    fn counters(&self) -> &Counters {
-        self.ftl.log().counters()
+    /// The device, for operations that are not the disk's.
+    pub fn device_mut(&mut self) -> &mut F {
+        self.ftl.device_mut().device_mut()
     }
 
-    fn segments(&self) -> &Segments {
-        self.ftl.log().segments()
+    /// Resets the counters; erase counts are kept.
+    pub fn reset_counters(&mut self) {
+        self.ftl.reset_counters();
     }
 
-    fn uniformity(&self) -> Uniformity {
-        self.ftl.log().uniformity()
+    fn check_writable(&self) -> Result<(), VolumeError> {
+        if self.read_only { Err(VolumeError::ReadOnly) } else { Ok(()) }
     }
 
-    fn lifetime(&self) -> (u64, u64) {
-        (self.ftl.log().now().writes, self.ftl.log().seq())
+    /// Reads a page; false, with `page` untouched, if it was never written or was trimmed.
+    pub fn read(&mut self, lpn: u32, page: &mut [u8]) -> Result<bool, VolumeError> {
+        Ok(self.ftl.read(Lpn(lpn), page)?.is_some())
     }
 
-    fn retired(&self) -> usize {
-        self.ftl.retired_segments().len()
+    /// Whether a page was written and not trimmed since.
+    pub fn is_mapped(&self, lpn: u32) -> bool {
+        self.ftl.is_mapped(Lpn(lpn))
     }
 
-    fn memory_bytes(&self) -> u64 {
-        self.ftl.memory_bytes()
+    /// Writes a page. `now_us` is the time since formatting, in microseconds, as the policies see it; any clock that
+    /// does not go back will do.
+    pub fn write(&mut self, lpn: u32, page: &[u8], hint: Hint, now_us: u64) -> Result<(), VolumeError> {
+        self.check_writable()?;
+        Ok(self.ftl.write(Lpn(lpn), page, self.hint(lpn, hint), now_us)?)
     }
 
-    fn audit(&self) -> Result<(), margay_log::AuditError> {
+    fn hint(&self, lpn: u32, hint: Hint) -> Hint {
+        let in_range = |(first, count): &(u32, u32)| lpn.checked_sub(*first).is_some_and(|at| at < *count);
+        if self.superblock.read_only_ranges.iter().any(in_range) { Hint::ReadOnly } else { hint }
+    }
+
+    /// Forgets a page. Trimming one that was never written does nothing.
+    pub fn trim(&mut self, lpn: u32, now_us: u64) -> Result<(), VolumeError> {
+        self.check_writable()?;
+        Ok(self.ftl.trim(Lpn(lpn), now_us)?)
+    }
+
+    /// Returns when everything written and trimmed so far survives a power cut.
+    pub fn flush(&mut self) -> Result<(), VolumeError> {
+        if self.read_only { Ok(()) } else { Ok(self.ftl.flush()?) }
+    }
+
+    /// Works for a moment of idle time, programming about `budget_pages` pages at the most; false if there is nothing
+    /// to do.
+    pub fn idle(&mut self, budget_pages: u32) -> Result<bool, VolumeError> {
+        if self.read_only { Ok(false) } else { Ok(self.ftl.idle_step(budget_pages)?) }
+    }
+
+    /// Stops cleanly and gives the device back. Says whether there was room for a checkpoint, which makes the next
+    /// opening fast.
+    pub fn stop(mut self) -> Result<(F, bool), VolumeError> {
+        let stopped = if self.read_only { false } else { self.ftl.stop(&mut self.anchor, &self.superblock)? };
+        Ok((self.into_device(), stopped))
+    }
+
+    /// Gives the device back as a power cut would leave it.
+    pub fn into_device(self) -> F {
+        self.ftl.into_device().into_device()
+    }
+
+    /// Recomputes every count and compares. O(pages).
+    pub fn audit(&self) -> Result<(), margay_log::AuditError> {
         self.ftl.audit()
     }
-}
-
-/// The policies that a superblock names.
-fn policies(superblock: &Superblock, config: &Config) -> Result<Policies, SpecError> {
-    let sizing = Sizing {
-        segments: superblock.geometry.segments(),
-        data_pages: config.data_pages(&superblock.geometry),
-        exported_pages: superblock.exported_pages,
-        // The random choices of a policy need no other seed on every device.
-        seed: u64::from_le_bytes(superblock.uuid[..8].try_into().expect("8 bytes")),
-    };
-    Ok(Policies::new(superblock.selection.parse()?, superblock.placement.parse()?, sizing))
-}
-
-/// A fresh disk on an erased device.
-pub(crate) fn create<F: Flash + Send + 'static>(
-    device: Formatted<F>,
-    anchor: Anchor,
-    superblock: Superblock,
-    config: Config,
-) -> Result<Box<dyn Disk>, VolumeError> {
-    let (policies, encoded) = (policies(&superblock, &config)?, superblock.encode()?);
-    let ftl = Ftl::new(device, config, policies, superblock.exported_pages, &encoded)?;
-    Ok(Box::new(Mounted { ftl, anchor, superblock }))
-}
-
-/// The disk of a device that was scanned.
-pub(crate) fn mount<F: Flash + Send + 'static>(
-    device: Formatted<F>,
-    loaded: Loaded,
-    superblock: Superblock,
-    config: Config,
-    read_only: bool,
-) -> Result<Box<dyn Disk>, VolumeError> {
-    let policies = policies(&superblock, &config)?;
-    let (ftl, anchor) = Ftl::mount(device, &superblock, config, policies, loaded, read_only)?;
-    Ok(Box::new(Mounted { ftl, anchor, superblock }))
 }

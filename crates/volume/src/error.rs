@@ -1,7 +1,8 @@
 use margay_flash::FlashError;
 use margay_format::{FindError, LayoutError, SuperblockError};
+use margay_fs::{FsError, FsMountError};
 use margay_ftl::{FtlError, MountError};
-use margay_log::LogError;
+use margay_log::{ConfigError, LogError, ScanError};
 use margay_policy::SpecError;
 
 /// Why a volume could not be formatted, opened or used.
@@ -30,6 +31,15 @@ pub enum VolumeError {
     /// The disk refused or failed.
     #[error("{0}")]
     Ftl(#[from] FtlError),
+    /// The device is too small for the policies.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// The file system cannot be found or mounted.
+    #[error("{0}")]
+    FilesMount(#[from] FsMountError),
+    /// The file system refused or failed.
+    #[error("{0}")]
+    Files(#[from] FsError),
     /// The device failed.
     #[error("{0}")]
     Flash(#[from] FlashError),
@@ -71,5 +81,22 @@ impl VolumeError {
     /// Whether the disk can only be read.
     pub fn is_read_only(&self) -> bool {
         matches!(self, Self::ReadOnly | Self::Ftl(FtlError::WornOut { .. }))
+    }
+
+    /// The error of the device below, if that is what it is.
+    pub fn of_device(&self) -> Option<FlashError> {
+        let of_log = |error: &LogError| match error {
+            LogError::Flash(error) => Some(*error),
+            LogError::Config(_) | LogError::NoSpace { .. } => None,
+        };
+        match self {
+            Self::Flash(error) | Self::NotFormatted(FindError::Flash(error)) => Some(*error),
+            Self::FilesMount(FsMountError::Find(FindError::Flash(error))) => Some(*error),
+            Self::FilesMount(FsMountError::Scan(ScanError::Flash(error))) => Some(*error),
+            Self::Mount(MountError::Scan(ScanError::Flash(error))) => Some(*error),
+            Self::Ftl(FtlError::Log(error)) | Self::Mount(MountError::Ftl(FtlError::Log(error))) => of_log(error),
+            Self::Files(FsError::Log(error)) | Self::FilesMount(FsMountError::Fs(FsError::Log(error))) => of_log(error),
+            _ => None,
+        }
     }
 }

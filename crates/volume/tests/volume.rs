@@ -74,7 +74,7 @@ fn every_policy_programs_and_erases_alike_on_the_null_device_and_on_an_image() {
 }
 
 fn options() -> FormatOptions {
-    FormatOptions { exported_pages: Some(700), uuid: [3; 16], ..FormatOptions::default() }
+    FormatOptions { exported_pages: Some(700), ..FormatOptions::default() }
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn no_damage_to_an_image_makes_it_panic() {
         Geometry::new(16, 16, 512).unwrap(),
     ] {
         let chip = SharedFlash::new(geometry);
-        let options = FormatOptions { exported_pages: Some(48), uuid: [9; 16], ..FormatOptions::default() };
+        let options = FormatOptions { exported_pages: Some(48), ..FormatOptions::default() };
         let mut volume = Volume::format(chip.clone(), &options).unwrap();
         for number in 0..300u64 {
             volume.write(number * 29 % 48 * 512, &number.to_le_bytes(), Hint::None).unwrap();

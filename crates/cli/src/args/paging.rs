@@ -2,11 +2,15 @@
 
 use super::{OutputFormat, bytes};
 use crate::failure::Failure;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
-use margay_lab::{PagingSetup, Store};
+use margay_lab::{PagingSetup, PagingStore};
+use margay_policy::SpecError;
+use margay_policy::spec::Row;
 use margay_trace::vm::{LoadOptions, PageMap};
-use margay_vm::{CacheConfig, Replacement, SCHEMES, Scheme, Sizing, Window};
+use margay_vm::{CacheConfig, LruRegion, Replacement, Scheme, Window, replacements, scheme_rows, schemes};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 #[derive(Debug, Subcommand)]
 pub enum VmCommand {
@@ -21,22 +25,22 @@ pub struct VmRunArgs {
     /// How much of the heap is kept in RAM
     #[arg(long, default_value = "16M", value_name = "SIZE")]
     pub ram: String,
-    /// Maximum size of the heap; the flash image is a little larger
-    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    /// Maximum size of the heap; the image takes that much and a little more
+    #[arg(long, default_value = "1G")]
     pub memory: String,
-    /// The flash image to page to; it is overwritten, and holds nothing of use afterwards
-    #[arg(long, default_value = "swap.img", value_name = "FILE")]
+    /// The flash image: it is overwritten, and is of no use afterwards
+    #[arg(long, default_value = "swap.img")]
     pub store: PathBuf,
     /// Number of log blocks
     #[arg(long, default_value_t = 32)]
     pub log_blocks: u32,
-    /// Cleaning scheme: du-gc, da-gc, or lda-gc1 to lda-gc5
-    #[arg(long, short = 's', default_value = "lda-gc5")]
-    pub scheme: String,
-    /// Write the statistics of the run to this file, as a JSON object
-    #[arg(long, value_name = "FILE")]
+    /// How the store is cleaned
+    #[arg(long, short = 's', default_value = "lda-gc5", ignore_case = true, value_parser = running_schemes())]
+    pub scheme: Scheme,
+    /// Write what it took as JSON to this file
+    #[arg(long)]
     pub json: Option<PathBuf>,
-    /// Print no statistics when the program ends
+    /// Print nothing but what the program prints
     #[arg(long, short = 'q')]
     pub quiet: bool,
     /// The program and its arguments, after --
@@ -52,64 +56,56 @@ pub enum Pages {
     Dense,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ReplacementName {
-    /// The least recently used page
-    Lru,
-    /// A clean page of the LRU region if there is one (CFLRU)
-    CleanFirst,
-}
-
 #[derive(Debug, Args)]
 pub struct VmReplayArgs {
     /// The trace: VMT1 (see `margay trace capture`), or the text of valgrind --tool=lackey --trace-mem=yes
     pub trace: PathBuf,
-    /// A cleaning scheme: du-gc, da-gc, lda-gc1 to lda-gc5 or ba-gc; may be repeated [default: all of them]
-    #[arg(long, short = 's')]
-    pub scheme: Vec<String>,
+    /// How the store is cleaned (repeat the option; all schemes by default)
+    #[arg(long, short = 's', ignore_case = true, value_parser = named::<Scheme>(scheme_rows()))]
+    pub scheme: Vec<Scheme>,
     /// Size of the page cache
-    #[arg(long, default_value = "4M", value_name = "SIZE")]
+    #[arg(long, default_value = "4M")]
     pub cache: String,
     /// Number of log blocks
     #[arg(long, default_value_t = 32)]
     pub log_blocks: u32,
     /// The store below the cache: fast, fast:sequential=no, fast:open=yes, bast, or page (the page-mapped log)
     #[arg(long, default_value = "fast")]
-    pub store: String,
-    /// Page size in bytes: 2048 or 4096
-    #[arg(long, default_value_t = 2048, value_name = "BYTES")]
+    pub store: PagingStore,
+    /// Bytes in a page: 2048 or 4096
+    #[arg(long, default_value_t = 2048)]
     pub page_bytes: u32,
     /// Number of pages in a block
     #[arg(long, default_value_t = 64, value_name = "PAGES")]
     pub pages_per_block: u32,
     /// Size of the LRU region: adaptive, adaptive:LOW/HIGH in per cent, none, or a share of the cache in per cent
     #[arg(long, default_value = "adaptive")]
-    pub lru_region: String,
-    /// Which page is evicted from a full cache
-    #[arg(long, value_enum, default_value = "lru")]
-    pub replacement: ReplacementName,
-    /// Number of log blocks among which the one of least cost is selected: all, a number, adaptive or adaptive:START
+    pub lru_region: LruRegion,
+    /// Which page leaves a full cache
+    #[arg(long, default_value = "lru", value_parser = named::<Replacement>(replacements()))]
+    pub replacement: Replacement,
+    /// Log blocks that least-cost selection looks at: all, a number, or adaptive[:START]
     #[arg(long, default_value = "all")]
-    pub window: String,
-    /// How the pages of the program are numbered
+    pub window: Window,
+    /// How pages are numbered
     #[arg(long, value_enum, default_value = "chunks")]
     pub pages: Pages,
     /// Leave out pages that the program never writes
     #[arg(long)]
     pub only_written: bool,
-    /// Merge the sequential log block without looking at the cache
+    /// Merge the sequential log block as if there were no cache
     #[arg(long)]
     pub plain_sequential: bool,
-    /// Let a merge write dirty pages of the LRU region even if flash has no copy of them
+    /// Write dirty pages of the LRU region in merges even if flash has no copy of them
     #[arg(long)]
     pub evict_unduplicated: bool,
-    /// In the cost equations, take the probability that a page is written again as 0
+    /// Let the cost equations assume that no page is written again
     #[arg(long)]
     pub ignore_updates: bool,
-    /// Start with empty flash, instead of with a copy of every page on it
+    /// Start with empty flash; by default flash holds every page
     #[arg(long)]
     pub empty: bool,
-    /// How many times the trace is replayed
+    /// Number of times that the trace is replayed
     #[arg(long, default_value_t = 1)]
     pub passes: u32,
     /// Seed of the adaptive window
@@ -126,53 +122,33 @@ pub struct VmReplayArgs {
     pub quiet: bool,
 }
 
+/// A value that is one of the rows of a table, each with its summary in the help.
+fn named<T: FromStr<Err = SpecError> + Clone + Send + Sync + 'static>(
+    rows: impl Iterator<Item = &'static Row<T>>,
+) -> impl TypedValueParser<Value = T> {
+    values(rows.map(|row| (row, true)))
+}
+
+/// The schemes, of which the help shows those that the memory of a running program can be paged by. The pager refuses
+/// the others with the reason.
+fn running_schemes() -> impl TypedValueParser<Value = Scheme> {
+    values(scheme_rows().zip(schemes()).map(|(row, scheme)| (row, !scheme.writes_pages_in_use())))
+}
+
+fn values<T: FromStr<Err = SpecError> + Clone + Send + Sync + 'static>(
+    rows: impl Iterator<Item = (&'static Row<T>, bool)>,
+) -> impl TypedValueParser<Value = T> {
+    let values = rows.map(|(row, is_shown)| PossibleValue::new(row.name).help(row.summary).hide(!is_shown));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<T>())
+}
+
 fn wrong(option: &str, value: &str, expected: &str) -> Failure {
     Failure::Usage(format!("{option} {value}: expected {expected}"))
 }
 
-fn percent(text: &str) -> Option<f64> {
-    let value: f64 = text.trim_end_matches('%').parse().ok()?;
-    (value > 0.0 && value < 100.0).then_some(value / 100.0)
-}
-
-pub fn sizing(text: &str) -> Result<Sizing, Failure> {
-    let expected = "adaptive, adaptive:10/20, none, or a share in per cent between 0 and 100";
-    let failed = || wrong("--lru-region", text, expected);
-    Ok(match text.split_once(':') {
-        Some(("adaptive", thresholds)) => {
-            let (low, high) = thresholds.split_once('/').ok_or_else(failed)?;
-            let (low, high) = (percent(low).ok_or_else(failed)?, percent(high).ok_or_else(failed)?);
-            Sizing::Adaptive { low, high }
-        }
-        Some(_) => return Err(failed()),
-        None => match text {
-            "adaptive" => Sizing::Adaptive { low: 0.10, high: 0.20 },
-            "none" => Sizing::None,
-            share => Sizing::Fixed(percent(share).ok_or_else(failed)?),
-        },
-    })
-}
-
-pub fn window(text: &str) -> Result<Window, Failure> {
-    let failed = || wrong("--window", text, "all, a number of log blocks from 1 on, adaptive or adaptive:START");
-    let number = |text: &str| text.parse().ok().filter(|number| *number > 0).ok_or_else(failed);
-    Ok(match text.split_once(':') {
-        Some(("adaptive", start)) => Window::Adaptive { start: number(start)? },
-        Some(_) => return Err(failed()),
-        None => match text {
-            "all" => Window::All,
-            "adaptive" => Window::Adaptive { start: 1 },
-            count => Window::Static(number(count)?),
-        },
-    })
-}
-
 impl VmReplayArgs {
-    pub fn schemes(&self) -> Result<Vec<Scheme>, Failure> {
-        if self.scheme.is_empty() {
-            return Ok(SCHEMES.to_vec());
-        }
-        self.scheme.iter().map(|name| Ok(name.parse::<Scheme>()?)).collect()
+    pub fn schemes(&self) -> Vec<Scheme> {
+        if self.scheme.is_empty() { schemes().collect() } else { self.scheme.clone() }
     }
 
     pub fn load_options(&self) -> Result<LoadOptions, Failure> {
@@ -199,12 +175,9 @@ impl VmReplayArgs {
         let frames = u32::try_from(frames).ok().filter(|frames| *frames >= 16);
         let frames = frames.ok_or_else(|| wrong("--cache", &self.cache, "room for at least 16 pages"))?;
         let mut cache = CacheConfig::new(frames, scheme);
-        cache.replacement = match self.replacement {
-            ReplacementName::Lru => Replacement::Lru,
-            ReplacementName::CleanFirst => Replacement::CleanFirst,
-        };
-        cache.sizing = sizing(&self.lru_region)?;
-        cache.window = window(&self.window)?;
+        cache.replacement = self.replacement;
+        cache.lru_region = self.lru_region;
+        cache.window = self.window;
         cache.rules_sequential = !self.plain_sequential;
         cache.evicts_unduplicated = self.evict_unduplicated;
         cache.ignores_updates = self.ignore_updates;
@@ -213,15 +186,11 @@ impl VmReplayArgs {
         if !(2..=1 << 20).contains(&self.log_blocks) {
             return Err(wrong("--log-blocks", &self.log_blocks.to_string(), "2 to 1048576"));
         }
-        let store = match self.store.as_str() {
-            "page" => Store::PageLevel,
-            mapping => Store::Hybrid(mapping.parse()?),
-        };
         Ok(PagingSetup {
             page_bytes: self.page_bytes,
             pages_per_block: self.pages_per_block,
             log_blocks: self.log_blocks,
-            store,
+            store: self.store,
             cache,
             preload: !self.empty,
             passes: self.passes.max(1),

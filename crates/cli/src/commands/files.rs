@@ -3,21 +3,41 @@
 use crate::args::FsCommand;
 use crate::args::FsPolicyArgs;
 use crate::commands::format::on_image;
-use crate::failure::{Failure, of_image, of_mount};
+use crate::failure::{Failure, of_image, of_volume};
 use crate::output::print_bytes;
 use margay_flash::Flash;
 use margay_fs::{Attributes, FsError, Kind, NewObject, ROOT, Time};
+use margay_fuse::{FileSystem, now};
 use margay_lab::DeviceSpec;
 use margay_media::ImageFlash;
-use margay_mount::{FileSystem, FormatOptions, Metrics, OpenOptions, check, format, open};
 use margay_theory::cleaning_cost;
+use margay_volume::{
+    AnyFlash, FilesFormatOptions, FilesOpenOptions, Metrics, OpenedFiles, StoreOptions, check_files, format_files,
+    open_files,
+};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-type Files = FileSystem<ImageFlash>;
+type Files = FileSystem;
+
+/// Problems that are logged one by one when a file system is opened.
+const MAX_PROBLEMS: usize = 5;
+
+/// Logs what opening a file system found to be wrong with it.
+pub fn report_problems(opened: &OpenedFiles<AnyFlash>) {
+    for problem in opened.problems.iter().take(MAX_PROBLEMS) {
+        tracing::error!("{problem}");
+    }
+    if opened.problems.len() > MAX_PROBLEMS {
+        tracing::error!("and {} more; margay fs check names them all", opened.problems.len() - MAX_PROBLEMS);
+    }
+    if opened.has_losses {
+        tracing::error!("some of it is lost: opened for reading only, so that nothing more is; see --accept-losses");
+    }
+}
 
 pub fn run(command: FsCommand) -> Result<(), Failure> {
     match command {
@@ -47,7 +67,12 @@ fn at(image: &Path, path: &str, error: &FsError) -> Failure {
 
 fn opened(image: &Path, read_only: bool) -> Result<Files, Failure> {
     let device = ImageFlash::open(image, read_only).map_err(|error| of_image(image, &error))?;
-    open(device, &OpenOptions { read_only, ..OpenOptions::default() }).map_err(|error| of_mount(image, &error))
+    let options = FilesOpenOptions { read_only, ..FilesOpenOptions::default() };
+    let opened = open_files(Box::new(device) as AnyFlash, &options).map_err(|error| of_volume(image, &error))?;
+    report_problems(&opened);
+    let mut files = opened.files;
+    files.set_time(now());
+    Ok(files)
 }
 
 /// Makes a change to an image. The file system is stopped cleanly even if the change fails.
@@ -77,17 +102,19 @@ fn make(
     high_water: Option<u32>,
 ) -> Result<(), Failure> {
     let geometry = *device.geometry();
-    let defaults = FormatOptions::default();
-    let options = FormatOptions {
-        selection: policies.selection.unwrap_or(defaults.selection),
-        allocator: policies.allocator.unwrap_or(defaults.allocator),
-        leveling: policies.leveling.unwrap_or(defaults.leveling),
-        max_pages_per_write: policies.max_pages_per_write.unwrap_or(defaults.max_pages_per_write),
+    let defaults = FilesFormatOptions::default();
+    let store = StoreOptions {
+        selection: policies.selection.unwrap_or(defaults.store.selection),
+        leveling: policies.leveling.unwrap_or(defaults.store.leveling),
+        max_pages_per_write: policies.max_pages_per_write.unwrap_or(defaults.store.max_pages_per_write),
         low_water,
         high_water: high_water.unwrap_or(low_water),
         uuid: *uuid::Uuid::new_v4().as_bytes(),
+        created_s: u64::try_from(now().secs).unwrap_or(0),
     };
-    let mut fs = format(device, &options).map_err(|error| of_mount(image, &error))?;
+    let options = FilesFormatOptions { store, allocator: policies.allocator.unwrap_or(defaults.allocator) };
+    let mut fs = format_files(device, &options).map_err(|error| of_volume(image, &error))?;
+    fs.set_time(now());
     let room = fs.room();
     let place = fs.layout().place.name();
     fs.stop().map_err(|error| Failure::Run(format!("{}: {error}", image.display())))?;
@@ -99,7 +126,7 @@ fn make(
         geometry.pages_per_segment(),
         geometry.page_bytes(),
         100.0 * bytes as f64 / geometry.bytes() as f64,
-        options.selection,
+        options.store.selection,
         options.allocator,
     );
     println!("next: margay mount {} DIRECTORY", image.display());
@@ -422,7 +449,7 @@ retired segments     {}
 
 fn check_image(image: &Path) -> Result<(), Failure> {
     let device = ImageFlash::open(image, true).map_err(|error| of_image(image, &error))?;
-    let found = check(device).map_err(|error| of_mount(image, &error))?;
+    let found = check_files(device).map_err(|error| of_volume(image, &error))?;
     let how = if found.has_checkpoint { "; the checkpoint agrees" } else { "" };
     println!(
         "{}: {} files, {} directories, {} others, {} additional hard links; {} data pages read, {} reads for the scan of all segments",

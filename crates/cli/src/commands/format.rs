@@ -4,7 +4,7 @@ use crate::failure::{Failure, of_image, of_volume};
 use margay_flash::{Flash, Geometry};
 use margay_lab::DeviceSpec;
 use margay_media::ImageFlash;
-use margay_volume::{FormatOptions, Volume};
+use margay_volume::{FormatOptions, StoreOptions, Volume};
 use std::path::Path;
 
 pub fn run(args: &FormatArgs) -> Result<(), Failure> {
@@ -57,15 +57,18 @@ fn format(args: &FormatArgs, device: ImageFlash) -> Result<(), Failure> {
     let policies = &args.policies;
     let share = |text: &String| exported_pages(text, geometry.bytes(), geometry.page_bytes());
     let options = FormatOptions {
+        store: StoreOptions {
+            selection: policies.selection.unwrap_or(defaults.store.selection),
+            leveling: policies.leveling.unwrap_or(defaults.store.leveling),
+            max_pages_per_write: policies.max_pages_per_write.unwrap_or(defaults.store.max_pages_per_write),
+            low_water: args.low_water,
+            high_water: args.high_water.unwrap_or(args.low_water),
+            uuid: *uuid::Uuid::new_v4().as_bytes(),
+            ..defaults.store
+        },
         exported_pages: args.export.as_ref().map(share).transpose()?,
-        selection: policies.selection.unwrap_or(defaults.selection),
         placement: policies.placement.unwrap_or(defaults.placement),
-        leveling: policies.leveling.unwrap_or(defaults.leveling),
-        max_pages_per_write: policies.max_pages_per_write.unwrap_or(defaults.max_pages_per_write),
-        low_water: args.low_water,
-        high_water: args.high_water.unwrap_or(args.low_water),
         read_only_ranges: policies.page_ranges(geometry.page_bytes()),
-        uuid: *uuid::Uuid::new_v4().as_bytes(),
     };
     let volume = Volume::format(device, &options).map_err(|error| of_volume(&args.image, &error))?;
     let (capacity, place) = (volume.capacity_bytes(), volume.status().layout.place.name());
@@ -77,7 +80,7 @@ fn format(args: &FormatArgs, device: ImageFlash) -> Result<(), Failure> {
         geometry.pages_per_segment(),
         geometry.page_bytes(),
         100.0 * capacity as f64 / geometry.bytes() as f64,
-        options.selection,
+        options.store.selection,
         options.placement,
     );
     println!("next: margay serve {}", args.image.display());

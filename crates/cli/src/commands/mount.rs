@@ -1,7 +1,9 @@
 use crate::args::MountArgs;
-use crate::failure::{Failure, of_image, of_mount};
+use crate::commands::files::report_problems;
+use crate::failure::{Failure, of_image, of_mount, of_volume};
+use margay_fuse::{MountOptions, mount};
 use margay_media::ImageFlash;
-use margay_mount::{MountOptions, OpenOptions, mount, open};
+use margay_volume::{AnyFlash, FilesOpenOptions, open_files};
 
 pub fn run(args: &MountArgs) -> Result<(), Failure> {
     let level = if args.verbose { tracing::Level::INFO } else { tracing::Level::WARN };
@@ -9,7 +11,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
     let device = ImageFlash::open(&args.image, args.read_only).map_err(|error| of_image(&args.image, &error))?;
     let device = if args.no_sync { device.without_sync() } else { device };
     let policies = &args.policies;
-    let options = OpenOptions {
+    let options = FilesOpenOptions {
         read_only: args.read_only,
         selection: policies.selection,
         allocator: policies.allocator,
@@ -17,7 +19,9 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         max_pages_per_write: policies.max_pages_per_write,
         accept_losses: args.accept_losses,
     };
-    let fs = open(device, &options).map_err(|error| of_mount(&args.image, &error))?;
+    let opened = open_files(Box::new(device) as AnyFlash, &options).map_err(|error| of_volume(&args.image, &error))?;
+    report_problems(&opened);
+    let fs = opened.files;
     let report = fs.mount_report();
     let how = if report.from_checkpoint { "from its checkpoint" } else { "by a mount scan" };
     tracing::info!("{}: mounted {how}, {} reads", args.image.display(), report.reads);

@@ -1,7 +1,7 @@
 use crate::args::ListOf;
 use crate::failure::Failure;
 use margay_lab::{DeviceSpec, presets};
-use margay_policy::spec::Kind;
+use margay_policy::spec::{Kind, Row};
 use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Spec};
 use margay_trace::Format;
 use margay_trace::vm::VmFormat;
@@ -15,7 +15,10 @@ struct Entry {
 }
 
 fn policy<K: Kind>(spec: Spec<K>) -> Entry {
-    let row = spec.row();
+    entry(spec.row())
+}
+
+fn entry<B>(row: &Row<B>) -> Entry {
     let parameters = row.parameters.iter().map(|parameter| (parameter.key.to_string(), parameter.describe()));
     Entry { parameters: parameters.collect(), source: row.source.into(), ..plain(row.name, row.summary) }
 }
@@ -62,6 +65,27 @@ fn lists() -> Result<Vec<List>, Failure> {
             ListOf::Allocators,
             "Allocators: which stream a page of a file system goes to, beside all placements",
             AllocatorSpec::made_for_files().map(policy).collect(),
+        ),
+        (
+            ListOf::Schemes,
+            "Schemes: what a merge of the paging store does with pages that the cache holds",
+            margay_vm::scheme_rows().map(entry).collect(),
+        ),
+        (
+            ListOf::Mappings,
+            "Mappings of the paging store: who shares log blocks",
+            margay_hybrid::mappings()
+                .map(|info| Entry {
+                    parameters: info.parameters.iter().map(|(key, what)| (key.to_string(), what.to_string())).collect(),
+                    source: info.source.into(),
+                    ..plain(info.name, info.summary)
+                })
+                .collect(),
+        ),
+        (
+            ListOf::Replacements,
+            "Replacement: which page leaves a full page cache",
+            margay_vm::replacements().map(entry).collect(),
         ),
         (
             ListOf::Workloads,

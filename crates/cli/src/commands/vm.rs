@@ -3,6 +3,7 @@ use crate::args::OutputFormat;
 use crate::args::{VmCommand, VmReplayArgs};
 use crate::failure::Failure;
 use crate::output::{paging, print_bytes, records, write_file};
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use margay_lab::{PagingRow, PagingTrace};
 use margay_trace::hash_file;
@@ -22,14 +23,13 @@ fn load(args: &VmReplayArgs) -> Result<PagingTrace, Failure> {
         name: args.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into()),
         xxh3: format!("{:016x}", hash_file(&args.trace)?),
         only_written: args.only_written,
-        page_map: format!("{:?}", args.pages).to_lowercase(),
+        page_map: args.pages.to_possible_value().map_or_else(String::new, |value| value.get_name().into()),
         references,
     })
 }
 
 fn replay(args: &VmReplayArgs) -> Result<(), Failure> {
-    let schemes = args.schemes()?;
-    let setups: Vec<_> = schemes.iter().map(|scheme| args.setup(*scheme)).collect::<Result<_, _>>()?;
+    let setups: Vec<_> = args.schemes().into_iter().map(|scheme| args.setup(scheme)).collect::<Result<_, _>>()?;
     let trace = load(args)?;
     let stop = interrupt_flag();
     let bar = if args.quiet { ProgressBar::hidden() } else { ProgressBar::new(0) };

@@ -4,7 +4,6 @@ use crate::args::VmRunArgs;
 use crate::args::bytes;
 use crate::failure::Failure;
 use crate::output::write_file;
-use margay_vm::Scheme;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +30,7 @@ fn library() -> Result<PathBuf, Failure> {
 
 pub fn run(args: &VmRunArgs) -> Result<(), Failure> {
     let (ram, memory) = (bytes(&args.ram)?, bytes(&args.memory)?);
-    let scheme: Scheme = args.scheme.parse()?;
+    let scheme = args.scheme;
     if !(2..=4096).contains(&args.log_blocks) {
         return Err(Failure::Usage(format!("--log-blocks {}: expected 2 to 4096", args.log_blocks)));
     }

@@ -2,10 +2,10 @@
 //! shared/specs/lda-gc.md, on traces of other programs than the paper's (docs/reproduction.md explains it).
 
 use super::{Bound, Comparison, Figure, Reproduction, Watcher, mean_and_deviation};
-use crate::{LabError, PagingRow, PagingSetup, PagingTrace, Store};
+use crate::{LabError, PagingRow, PagingSetup, PagingStore, PagingTrace};
 use margay_trace::hash_file;
 use margay_trace::vm::{LoadOptions, PageMap, References};
-use margay_vm::{CacheConfig, SCHEMES, Scheme, Sizing, Window};
+use margay_vm::{CacheConfig, LruRegion, Scheme, Window, schemes};
 use rayon::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,13 +65,13 @@ fn setup(cell: Cell, scheme: Scheme, frames: u32) -> PagingSetup {
     match cell {
         Cell::Scheme(Reading::Recommended) => {}
         Cell::Scheme(Reading::Generous) => {
-            setup.cache.sizing = Sizing::Fixed(0.9);
+            setup.cache.lru_region = LruRegion::Fixed { percent: 90.0 };
             setup.cache.window = Window::Static(LOG_BLOCKS / 4);
         }
         Cell::Scheme(Reading::NoSequential) => {
-            setup.store = Store::Hybrid(margay_hybrid::Scheme::Fast { sequential: false, leave_open: false });
+            setup.store = PagingStore::Hybrid(margay_hybrid::Mapping::Fast { sequential: false, leave_open: false });
         }
-        Cell::PageLevel => setup.store = Store::PageLevel,
+        Cell::PageLevel => setup.store = PagingStore::PageLevel,
         Cell::Cache(frames) => setup.cache.frames = frames,
         Cell::LogBlocks(blocks) => setup.log_blocks = blocks,
         Cell::Window(size) => setup.cache.window = Window::Static(size),
@@ -84,7 +84,7 @@ fn setup(cell: Cell, scheme: Scheme, frames: u32) -> PagingSetup {
 fn cells(tables_only: bool, frames: u32) -> Vec<(Cell, Scheme)> {
     let mut cells = Vec::new();
     for (reading, _) in READINGS {
-        cells.extend(SCHEMES.map(|scheme| (Cell::Scheme(reading), scheme)));
+        cells.extend(schemes().map(|scheme| (Cell::Scheme(reading), scheme)));
     }
     cells.extend(["DU-GC", "DA-GC"].map(|name| (Cell::PageLevel, scheme(name))));
     if tables_only {
@@ -285,18 +285,18 @@ impl Study<'_> {
             ("fig9", "Fig. 9: erases per GC", |row| per_gc(row, row.erases)),
             ("fig10", "Fig. 10: cost of a GC", PagingRow::cost_per_gc),
         ];
-        let schemes = SCHEMES.iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(", ");
+        let names = schemes().map(|scheme| scheme.name).collect::<Vec<_>>().join(", ");
         for (name, title, measure) in by_scheme {
             let cell = Cell::Scheme(Reading::Recommended);
             let curve = |trace: usize| {
                 let of = |scheme: &str| measure(self.row(trace, cell, scheme));
-                let points = (0u32..).zip(&SCHEMES).map(|(x, scheme)| (f64::from(x), of(scheme.name) / of("DU-GC")));
+                let points = (0u32..).zip(schemes()).map(|(x, scheme)| (f64::from(x), of(scheme.name) / of("DU-GC")));
                 (self.rows[trace][0].trace.clone(), points.collect())
             };
             out.figures.push(Figure {
                 name: name.into(),
                 title: title.into(),
-                x: format!("scheme: {schemes}"),
+                x: format!("scheme: {names}"),
                 y: "relative to DU-GC".into(),
                 curves: (0..self.rows.len()).map(curve).collect(),
             });
@@ -355,7 +355,7 @@ impl Study<'_> {
         for trace in 0..self.rows.len() {
             let io = |name: &str| self.row(trace, cell, name).io_us;
             let du = self.row(trace, cell, "DU-GC");
-            let best = SCHEMES.iter().map(|scheme| scheme.name).min_by(|a, b| io(a).total_cmp(&io(b)));
+            let best = schemes().map(|scheme| scheme.name).min_by(|a, b| io(a).total_cmp(&io(b)));
             let merges = du.merges_switch + du.merges_partial + du.merges_full + du.merges_empty;
             let share = |count: u64| 100.0 * count as f64 / (merges as f64).max(1.0);
             out.findings.push(format!(

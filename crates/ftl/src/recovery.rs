@@ -1,0 +1,107 @@
+//! What a disk adds to the recovery of its device: the map, and the trims that are applied to it.
+
+use crate::map::UNMAPPED;
+use alloc::{vec, vec::Vec};
+use margay_flash::{Flash, FlashError, Lpn, Ppn};
+use margay_format::{FoundPage, Layout, LogState, OwnPages, Superblock, decode_disk_checkpoint};
+use margay_log::{Kept, OwnerMap, PageReader};
+
+/// By owner, the place and sequence number of its latest page, and what is kept of it.
+#[derive(Clone, Debug)]
+pub(crate) struct PageMap {
+    own: OwnPages,
+    pages: Vec<u32>,
+    seqs: Vec<u64>,
+    kept: Vec<Kept>,
+}
+
+impl PageMap {
+    /// Where a page lives.
+    pub fn place(&self, lpn: Lpn) -> Option<Ppn> {
+        self.pages.get(lpn.index()).copied().filter(|page| *page != UNMAPPED).map(Ppn)
+    }
+
+    /// The pages by owner.
+    pub fn into_pages(self) -> Vec<u32> {
+        self.pages
+    }
+
+    fn apply_trims<F: Flash>(&mut self, reader: &mut PageReader<'_, F>) -> Result<(), FlashError> {
+        let mut page = vec![0; reader.geometry().page_bytes() as usize];
+        for group in 0..self.own.groups() {
+            let owner = self.own.trims(group);
+            let Some(at) = self.place(owner) else { continue };
+            if !reader.read(at, owner, &mut page)? {
+                reader.report_damaged(at);
+                continue;
+            }
+            let Some((seq, unmapped)) = self.own.decode_trims(group, &page) else { continue };
+            for lpn in unmapped.map(Lpn::index) {
+                if self.seqs[lpn] <= seq {
+                    self.pages[lpn] = UNMAPPED;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OwnerMap for PageMap {
+    type Owner = Lpn;
+
+    fn empty(superblock: &Superblock) -> Self {
+        let own = OwnPages::of(superblock);
+        let owners = own.owners() as usize;
+        Self { own, pages: vec![UNMAPPED; owners], seqs: vec![0; owners], kept: vec![Kept::Nothing; owners] }
+    }
+
+    fn found(&mut self, page: &FoundPage) -> bool {
+        let Some(owner) = usize::try_from(page.owner).ok().filter(|owner| *owner < self.pages.len()) else {
+            return false;
+        };
+        if self.seqs[owner] <= page.seq {
+            self.seqs[owner] = page.seq;
+            self.pages[owner] = page.ppn.0;
+            self.kept[owner] = page.info.map_or(Kept::Nothing, Kept::OnFlash);
+        }
+        true
+    }
+
+    fn decode_checkpoint(bytes: &[u8], superblock: &Superblock, layout: &Layout) -> Option<(LogState, Self)> {
+        let (log, pages) = decode_disk_checkpoint(bytes, superblock, layout)?;
+        let mut map = Self::empty(superblock);
+        for page in pages {
+            let page = page?;
+            map.pages[page.owner.index()] = page.ppn.0;
+            if let Some((value, count)) = page.heat {
+                map.kept[page.owner.index()] = Kept::Encoded(value, count);
+            }
+        }
+        Some((log, map))
+    }
+
+    fn places(&self) -> impl Iterator<Item = Ppn> + '_ {
+        self.pages.iter().filter(|page| **page != UNMAPPED).map(|page| Ppn(*page))
+    }
+
+    fn retired_list(&self) -> Option<(Ppn, Lpn)> {
+        let owner = self.own.retired();
+        Some((self.place(owner)?, owner))
+    }
+
+    fn settle<F: Flash>(&mut self, pages: &mut PageReader<'_, F>) -> Result<(), FlashError> {
+        // A checkpoint is written after the trims.
+        if !pages.is_from_checkpoint() {
+            self.apply_trims(pages)?;
+        }
+        self.seqs = Vec::new();
+        Ok(())
+    }
+
+    fn take_pages(&mut self) -> Vec<(Ppn, Lpn, Kept)> {
+        let kept = core::mem::take(&mut self.kept);
+        let owners = (0..).map(Lpn).zip(&self.pages).zip(kept);
+        let mapped = owners.filter(|((_, page), _)| **page != UNMAPPED);
+        mapped.map(|((owner, page), kept)| (Ppn(*page), owner, kept)).collect()
+    }
+}

@@ -1,0 +1,10 @@
+//! The log alone, under the simplest client: a list of places.
+
+mod cleaning;
+mod client;
+mod edges;
+mod faults;
+mod leveling;
+mod order;
+mod policies;
+mod writing;

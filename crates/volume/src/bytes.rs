@@ -1,0 +1,233 @@
+use crate::{AnyFlash, Disk, FormatOptions, OpenOptions, VolumeError};
+use margay_flash::Flash;
+use margay_format::{Layout, Superblock};
+use margay_ftl::MountReport;
+use margay_log::{Counters, Hint, Uniformity};
+use margay_policy::Segments;
+use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What a volume is and how it is doing.
+#[derive(Debug)]
+pub struct Status<'a> {
+    /// What it was formatted with, and is run with.
+    pub superblock: &'a Superblock,
+    /// Where its information on pages is kept.
+    pub layout: Layout,
+    /// What was done since it was opened.
+    pub counters: &'a Counters,
+    /// Its segments.
+    pub segments: &'a Segments,
+    /// Utilization, invalidity, uniformity.
+    pub uniformity: Uniformity,
+    /// Host page writes over its life, as far as known.
+    pub lifetime_writes: u64,
+    /// Pages programmed over its life.
+    pub lifetime_programs: u64,
+    /// Segments retired.
+    pub retired_segments: usize,
+    /// Bytes of memory it takes.
+    pub memory_bytes: u64,
+}
+
+/// A disk by bytes, on any device.
+pub struct Volume {
+    disk: Disk<AnyFlash>,
+    page: Vec<u8>,
+}
+
+impl std::fmt::Debug for Volume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Volume").field("superblock", self.disk.superblock()).finish_non_exhaustive()
+    }
+}
+
+impl Volume {
+    fn of(disk: Disk<AnyFlash>) -> Self {
+        let page = vec![0; disk.superblock().geometry.page_bytes() as usize];
+        Self { disk, page }
+    }
+
+    /// Formats a device: all that is on it is lost. See [`Disk::format`]. The time of formatting is now, unless the
+    /// options state another.
+    pub fn format<F: Flash + Send + 'static>(device: F, options: &FormatOptions) -> Result<Self, VolumeError> {
+        let mut options = options.clone();
+        if options.store.created_s == 0 {
+            options.store.created_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        }
+        Ok(Self::of(Disk::format(Box::new(device) as AnyFlash, &options)?))
+    }
+
+    /// Opens a device that was formatted before.
+    pub fn open<F: Flash + Send + 'static>(device: F, options: &OpenOptions) -> Result<Self, VolumeError> {
+        Ok(Self::of(Disk::open(Box::new(device) as AnyFlash, options)?))
+    }
+
+    /// What opening it found and cost.
+    pub fn mount_report(&self) -> &MountReport {
+        self.disk.mount_report()
+    }
+
+    /// Bytes exported.
+    pub fn capacity_bytes(&self) -> u64 {
+        u64::from(self.disk.superblock().exported_pages) * u64::from(self.page_bytes())
+    }
+
+    /// Bytes of a page: writes of whole pages need no reading.
+    pub fn page_bytes(&self) -> u32 {
+        self.disk.superblock().geometry.page_bytes()
+    }
+
+    /// Whether it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.disk.is_read_only()
+    }
+
+    fn now_us(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64);
+        now.saturating_sub(self.disk.superblock().created_s * 1_000_000)
+    }
+
+    fn check_range(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
+        let capacity_bytes = self.capacity_bytes();
+        match offset.checked_add(len) {
+            Some(end) if end <= capacity_bytes => Ok(()),
+            end => Err(VolumeError::PastEnd { offset, end: end.unwrap_or(u64::MAX), capacity_bytes }),
+        }
+    }
+
+    fn check_writable(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
+        if self.is_read_only() {
+            return Err(VolumeError::ReadOnly);
+        }
+        self.check_range(offset, len)
+    }
+
+    /// The pages that a range of bytes touches, each with the part of it.
+    fn pages(&self, offset: u64, len: u64) -> impl Iterator<Item = (u32, Range<usize>)> + use<> {
+        let page_bytes = u64::from(self.page_bytes());
+        let mut at = offset;
+        let end = offset + len;
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let (lpn, first) = ((at / page_bytes) as u32, at % page_bytes);
+            let last = (first + end - at).min(page_bytes);
+            at += last - first;
+            Some((lpn, first as usize..last as usize))
+        })
+    }
+
+    /// Reads bytes; those never written, or trimmed, are zero.
+    pub fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), VolumeError> {
+        self.check_range(offset, bytes.len() as u64)?;
+        let mut rest = bytes;
+        for (lpn, part) in self.pages(offset, rest.len() as u64) {
+            let (target, more) = rest.split_at_mut(part.len());
+            if part.len() == self.page.len() {
+                if !self.disk.read(lpn, target)? {
+                    target.fill(0);
+                }
+            } else {
+                self.read_page(lpn)?;
+                target.copy_from_slice(&self.page[part]);
+            }
+            rest = more;
+        }
+        Ok(())
+    }
+
+    fn read_page(&mut self, lpn: u32) -> Result<(), VolumeError> {
+        if !self.disk.read(lpn, &mut self.page)? {
+            self.page.fill(0);
+        }
+        Ok(())
+    }
+
+    /// Writes bytes; parts of pages are read first.
+    pub fn write(&mut self, offset: u64, bytes: &[u8], hint: Hint) -> Result<(), VolumeError> {
+        self.check_writable(offset, bytes.len() as u64)?;
+        let now_us = self.now_us();
+        let mut rest = bytes;
+        for (lpn, part) in self.pages(offset, rest.len() as u64) {
+            let (source, more) = rest.split_at(part.len());
+            if part.len() == self.page.len() {
+                self.disk.write(lpn, source, hint, now_us)?;
+            } else {
+                self.read_page(lpn)?;
+                self.page[part].copy_from_slice(source);
+                self.disk.write(lpn, &self.page, hint, now_us)?;
+            }
+            rest = more;
+        }
+        Ok(())
+    }
+
+    /// Forgets bytes: whole pages are trimmed and read as zero; parts of pages are left as they are, or with
+    /// `zero` written as zeros.
+    pub fn trim(&mut self, offset: u64, len: u64, zero: bool) -> Result<(), VolumeError> {
+        self.check_writable(offset, len)?;
+        let now_us = self.now_us();
+        for (lpn, part) in self.pages(offset, len) {
+            if part.len() == self.page.len() {
+                self.disk.trim(lpn, now_us)?;
+            } else if zero && self.disk.is_mapped(lpn) {
+                self.read_page(lpn)?;
+                self.page[part].fill(0);
+                self.disk.write(lpn, &self.page, Hint::None, now_us)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the page that holds a byte was written, and where the next page starts that differs in that, at
+    /// most `end`.
+    pub fn extent(&self, offset: u64, end: u64) -> (bool, u64) {
+        let page_bytes = u64::from(self.page_bytes());
+        let mapped = |at: u64| self.disk.is_mapped((at / page_bytes) as u32);
+        let is_mapped = mapped(offset);
+        let mut next = (offset / page_bytes + 1) * page_bytes;
+        while next < end && mapped(next) == is_mapped {
+            next += page_bytes;
+        }
+        (is_mapped, next.min(end))
+    }
+
+    /// Returns when everything written and trimmed so far survives a power cut.
+    pub fn flush(&mut self) -> Result<(), VolumeError> {
+        self.disk.flush()
+    }
+
+    /// Works for a moment of idle time; false if there is nothing to do.
+    pub fn idle(&mut self) -> Result<bool, VolumeError> {
+        self.disk.idle(self.disk.superblock().max_pages_per_write)
+    }
+
+    /// Stops cleanly. Says whether there was room for a checkpoint, which makes the next opening fast.
+    pub fn stop(self) -> Result<bool, VolumeError> {
+        Ok(self.disk.stop()?.1)
+    }
+
+    /// What it is and how it is doing.
+    pub fn status(&self) -> Status<'_> {
+        let ftl = self.disk.ftl();
+        let log = ftl.log();
+        Status {
+            superblock: self.disk.superblock(),
+            layout: *log.device().layout(),
+            counters: log.counters(),
+            segments: log.segments(),
+            uniformity: log.uniformity(),
+            lifetime_writes: log.now().writes,
+            lifetime_programs: log.seq(),
+            retired_segments: ftl.retired_segments().len(),
+            memory_bytes: ftl.memory_bytes(),
+        }
+    }
+
+    /// Recomputes every count and compares.
+    pub fn audit(&self) -> Result<(), margay_log::AuditError> {
+        self.disk.audit()
+    }
+}

@@ -1,0 +1,64 @@
+use crate::options::{config, formatted, override_policies, policies};
+use crate::{FilesFormatOptions, FilesOpenOptions, VolumeError};
+use alloc::vec::Vec;
+use margay_flash::{Flash, Geometry};
+use margay_format::{ClientKind, Formatted, Layout, Superblock, shown_geometry};
+use margay_fs::{FoundFs, Fs, FsCheck, Problem, find, owners};
+
+/// Streams for which room is kept, so that the allocator can be changed later.
+const MIN_STREAMS: u32 = 5;
+
+/// A file system on a device.
+pub type Files<F> = Fs<Formatted<F>>;
+
+/// A file system that was opened, and what was found to be wrong with it.
+#[derive(Debug)]
+pub struct OpenedFiles<F> {
+    /// The file system.
+    pub files: Files<F>,
+    /// What cannot be read or makes no sense.
+    pub problems: Vec<Problem>,
+    /// It was opened for reading only although writing was asked for, so that nothing more is lost.
+    pub has_losses: bool,
+}
+
+fn superblock(geometry: &Geometry, options: &FilesFormatOptions) -> Result<Superblock, VolumeError> {
+    let layout = Layout::new(geometry, owners())?;
+    let superblock = options.store.superblock(geometry, ClientKind::FileSystem, &options.allocator);
+    let streams = MIN_STREAMS.max(options.allocator.streams().into());
+    let exported_pages = config(&superblock, &layout)?.limit_pages(geometry, streams)?;
+    Ok(Superblock { exported_pages, ..superblock })
+}
+
+/// Formats a device with a file system: all that is on it is lost.
+pub fn format_files<F: Flash>(device: F, options: &FilesFormatOptions) -> Result<Files<F>, VolumeError> {
+    let superblock = superblock(&shown_geometry(device.geometry()), options)?;
+    let store = formatted(device, &superblock, owners())?;
+    let config = config(&superblock, store.layout())?;
+    let policies = policies(&superblock, &config)?;
+    Ok(Fs::format(store, &superblock, config, policies)?)
+}
+
+/// Opens a file system on a device that was formatted before.
+pub fn open_files<F: Flash>(mut device: F, options: &FilesOpenOptions) -> Result<OpenedFiles<F>, VolumeError> {
+    let mut superblock = find(&mut device)?;
+    let allocator = options.allocator.as_ref().map(|allocator| allocator as _);
+    let max = options.max_pages_per_write;
+    override_policies(&mut superblock, options.selection, allocator, options.leveling, max);
+    let mut store = formatted(device, &superblock, owners())?;
+    let config = config(&superblock, store.layout())?;
+    let found = FoundFs::load(&mut store, &superblock, true)?;
+    let problems = found.problems.clone();
+    let is_damaged = !problems.is_empty() && !options.accept_losses;
+    let read_only = options.read_only || is_damaged || superblock.is_read_only_to_us();
+    let policies = policies(&superblock, &config)?;
+    let files = Fs::mount(store, &superblock, config, policies, found, read_only)?;
+    Ok(OpenedFiles { files, problems, has_losses: is_damaged && !options.read_only })
+}
+
+/// Looks into every segment and reads every page in use of a file system. Changes nothing.
+pub fn check_files<F: Flash>(mut device: F) -> Result<FsCheck, VolumeError> {
+    let superblock = find(&mut device)?;
+    let mut store = formatted(device, &superblock, owners())?;
+    Ok(FsCheck::run(&mut store, &superblock)?)
+}

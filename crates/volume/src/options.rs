@@ -1,0 +1,198 @@
+use crate::VolumeError;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use margay_flash::{Flash, Geometry};
+use margay_format::{ClientKind, Formatted, Layout, Superblock};
+use margay_log::{Config, Policies};
+use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Sizing};
+
+/// What disks and file systems are formatted with alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StoreOptions {
+    /// Selection policy.
+    pub selection: SelectionSpec,
+    /// Leveling policy.
+    pub leveling: LevelingSpec,
+    /// Maximum of pages programmed for one page that is written.
+    pub max_pages_per_write: u32,
+    /// Cleaning starts when fewer segments are free; at least 2.
+    pub low_water: u32,
+    /// Cleaning stops when so many segments are free.
+    pub high_water: u32,
+    /// Identifies the store; the policies' random choices are seeded by it.
+    pub uuid: [u8; 16],
+    /// Time of formatting, in seconds since 1970.
+    pub created_s: u64,
+}
+
+impl StoreOptions {
+    pub(crate) fn new(selection: &str) -> Self {
+        Self {
+            selection: SelectionSpec::known(selection),
+            leveling: LevelingSpec::known("threshold"),
+            max_pages_per_write: 16,
+            low_water: 2,
+            high_water: 2,
+            uuid: [0; 16],
+            created_s: 0,
+        }
+    }
+
+    /// The superblock of a store with these options.
+    pub(crate) fn superblock(&self, geometry: &Geometry, client: ClientKind, placement: &dyn ToString) -> Superblock {
+        Superblock {
+            geometry: *geometry,
+            client,
+            exported_pages: 1,
+            uuid: self.uuid,
+            created_s: self.created_s,
+            compatible: 0,
+            read_only_compatible: 0,
+            incompatible: 0,
+            low_water: self.low_water,
+            high_water: self.high_water,
+            max_pages_per_write: self.max_pages_per_write,
+            selection: self.selection.to_string(),
+            placement: placement.to_string(),
+            leveling: self.leveling.to_string(),
+            read_only_ranges: Vec::new(),
+        }
+    }
+}
+
+/// How a disk is formatted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FormatOptions {
+    /// Policies, marks and identity.
+    pub store: StoreOptions,
+    /// Placement policy.
+    pub placement: PlacementSpec,
+    /// Pages exported; `None` for nine tenths of the device.
+    pub exported_pages: Option<u32>,
+    /// Exported pages that hold read-only data: first page and count.
+    pub read_only_ranges: Vec<(u32, u32)>,
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        Self {
+            store: StoreOptions::new("cat"),
+            placement: PlacementSpec::known("m6"),
+            exported_pages: None,
+            read_only_ranges: Vec::new(),
+        }
+    }
+}
+
+/// How a file system is formatted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FilesFormatOptions {
+    /// Policies, marks and identity.
+    pub store: StoreOptions,
+    /// Which stream a page of a file goes to.
+    pub allocator: AllocatorSpec,
+}
+
+impl Default for FilesFormatOptions {
+    fn default() -> Self {
+        Self { store: StoreOptions::new("cost-benefit"), allocator: AllocatorSpec::known("predictive") }
+    }
+}
+
+/// How a disk is opened. What is `None` is as the device was formatted.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Nothing is written, not even what recovers from a power cut.
+    pub read_only: bool,
+    /// Another selection policy.
+    pub selection: Option<SelectionSpec>,
+    /// Another placement policy.
+    pub placement: Option<PlacementSpec>,
+    /// Another leveling policy.
+    pub leveling: Option<LevelingSpec>,
+    /// Another maximum of pages programmed for one page that is written.
+    pub max_pages_per_write: Option<u32>,
+    /// More exported pages that hold read-only data: first page and count.
+    pub read_only_ranges: Vec<(u32, u32)>,
+}
+
+/// How a file system is opened. What is `None` is as the device was formatted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FilesOpenOptions {
+    /// Nothing is written, not even what recovers from a power cut.
+    pub read_only: bool,
+    /// Another selection policy.
+    pub selection: Option<SelectionSpec>,
+    /// Another allocator.
+    pub allocator: Option<AllocatorSpec>,
+    /// Another leveling policy.
+    pub leveling: Option<LevelingSpec>,
+    /// Another maximum of pages programmed for one page that is written.
+    pub max_pages_per_write: Option<u32>,
+    /// Write although headers cannot be read: what they stood for is given up. Without this such a file system is
+    /// opened for reading only.
+    pub accept_losses: bool,
+}
+
+/// Replaces what a superblock says by what is asked for at opening.
+pub(crate) fn override_policies(
+    superblock: &mut Superblock,
+    selection: Option<SelectionSpec>,
+    placement: Option<&dyn ToString>,
+    leveling: Option<LevelingSpec>,
+    max_pages_per_write: Option<u32>,
+) {
+    if let Some(selection) = selection {
+        superblock.selection = selection.to_string();
+    }
+    if let Some(placement) = placement {
+        superblock.placement = placement.to_string();
+    }
+    if let Some(leveling) = leveling {
+        superblock.leveling = leveling.to_string();
+    }
+    if let Some(max) = max_pages_per_write {
+        superblock.max_pages_per_write = max;
+    }
+}
+
+/// How the log uses a device in margay's format.
+pub(crate) fn config(superblock: &Superblock, layout: &Layout) -> Result<Config, VolumeError> {
+    Ok(Config {
+        header_pages: layout.header_pages,
+        summary_pages: layout.summary_pages,
+        reserved_segments: layout.reserved_segments,
+        max_pages_per_write: superblock.max_pages_per_write.max(1),
+        low_water: superblock.low_water,
+        high_water: superblock.high_water,
+        read_only_stream: superblock.client == ClientKind::Disk,
+        leveling: superblock.leveling.parse()?,
+    })
+}
+
+fn sizing(superblock: &Superblock, config: &Config) -> Sizing {
+    Sizing {
+        segments: superblock.geometry.segments(),
+        data_pages: config.data_pages(&superblock.geometry),
+        exported_pages: superblock.exported_pages,
+        seed: superblock.uuid.iter().take(8).rev().fold(0, |seed, byte| seed << 8 | u64::from(*byte)),
+    }
+}
+
+/// The policies that a superblock names.
+pub(crate) fn policies(superblock: &Superblock, config: &Config) -> Result<Policies, VolumeError> {
+    let (selection, sizing) = (superblock.selection.parse()?, sizing(superblock, config));
+    Ok(match superblock.client {
+        ClientKind::FileSystem => Policies::for_files(selection, superblock.placement.parse()?, sizing),
+        _ => Policies::new(selection, superblock.placement.parse()?, sizing),
+    })
+}
+
+/// The device as the log writes to it, for owners up to `owners`.
+pub(crate) fn formatted<F: Flash>(
+    device: F,
+    superblock: &Superblock,
+    owners: u64,
+) -> Result<Formatted<F>, VolumeError> {
+    Ok(Formatted::new(device, owners, superblock.encode()?)?)
+}

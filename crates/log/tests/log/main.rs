@@ -1,5 +1,6 @@
 //! The log alone, under the simplest client: a list of places.
 
+mod capacity;
 mod cleaning;
 mod client;
 mod edges;

@@ -30,7 +30,7 @@ fn superblock(geometry: Geometry) -> Superblock {
         incompatible: 0,
         low_water: 2,
         high_water: 2,
-        most_pages_per_write: 8,
+        max_pages_per_write: 8,
         selection: "greedy".into(),
         placement: "m1".into(),
         leveling: "none".into(),
@@ -46,7 +46,7 @@ fn formatted<F: margay_flash::Flash>(device: F, geometry: Geometry) -> (Formatte
         header_pages: layout.header_pages,
         summary_pages: layout.summary_pages,
         reserved_segments: layout.reserved_segments,
-        most_pages_per_write: 8,
+        max_pages_per_write: 8,
         low_water: 2,
         high_water: 2,
         ..Config::default()

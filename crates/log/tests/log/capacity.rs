@@ -23,8 +23,8 @@ impl Full {
         let data_pages = config.data_pages(&geometry);
         let sizing = Sizing { segments: geometry.segments(), data_pages, exported_pages: pages, seed: 1 };
         let policies = Policies::new(SelectionSpec::known("greedy"), placement, sizing);
-        let mut client = Places { places: vec![None; pages as usize], ..Places::default() };
-        let log = Log::new(Plain::new(Strict::new(NullFlash::new(geometry))), config, policies, pages, &mut client)?;
+        let client = Places { places: vec![None; pages as usize], ..Places::default() };
+        let log = Log::new(Plain::new(Strict::new(NullFlash::new(geometry))), config, policies, pages)?;
         Ok(Self { log, client, geometry, pages, step: 0 })
     }
 

@@ -106,7 +106,7 @@ impl DeviceSpec {
             return Err(LabError::Value {
                 what: "device",
                 value: name.into(),
-                problem: format!("unknown; give one of {}, or a path to a .toml file", known.join(", ")),
+                problem: format!("unknown; the known ones are {}, or a path to a .toml file", known.join(", ")),
             });
         }
         let text = std::fs::read_to_string(Path::new(name))

@@ -22,7 +22,7 @@ impl BucketLists {
 
     /// Puts a segment into a list after every segment whose key is not larger. The search starts at the end: it passes
     /// the segments that have moved into this list since the segment received its key.
-    pub fn insert(&mut self, row: u32, segment: SegmentId, key: impl Fn(SegmentId) -> u64) {
+    pub fn insert<K: Ord>(&mut self, row: u32, segment: SegmentId, key: impl Fn(SegmentId) -> K) {
         let own = key(segment);
         let mut after = self.tail[row as usize];
         while after != NONE && key(SegmentId(after)) > own {

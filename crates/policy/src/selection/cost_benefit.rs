@@ -158,7 +158,8 @@ impl Selection for CostBenefitLists {
 
     fn sealed(&mut self, segments: &Segments, segment: SegmentId) {
         let valid = segments.valid[segment.index()];
-        self.lists.insert(valid, segment, |id| segments.invalidated_sequence[id.index()]);
+        // Segments that leveling filled in part were never invalidated: their numbers decide.
+        self.lists.insert(valid, segment, |id| (segments.invalidated_sequence[id.index()], id));
     }
 
     #[inline]
@@ -181,7 +182,7 @@ impl Selection for CostBenefitLists {
             let age = now.on(self.age.clock).saturating_sub(segments.invalidated(segment, self.age.clock));
             let price = self.costs[valid as usize] / self.age.of(age);
             let sequence = segments.invalidated_sequence[segment.index()];
-            if best.is_none_or(|(p, s, _)| price < p || (price == p && sequence < s)) {
+            if best.is_none_or(|(p, s, id)| price < p || (price == p && (sequence, segment) < (s, id))) {
                 best = Some((price, sequence, segment));
             }
         }

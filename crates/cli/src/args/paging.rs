@@ -84,7 +84,7 @@ pub struct VmReplayArgs {
     /// Which page leaves a full cache
     #[arg(long, default_value = "lru", value_parser = named::<Replacement>(replacements()))]
     pub replacement: Replacement,
-    /// Log blocks that least-cost selection looks at: all, a number, or adaptive[:START]
+    /// Log blocks that least-cost selection looks at: all, a number, adaptive or adaptive:START
     #[arg(long, default_value = "all")]
     pub window: Window,
     /// How pages are numbered

@@ -1,4 +1,4 @@
-//! Leveling: keeping the erase counts of segments close to each other. One row per policy in [`LEVELINGS`].
+//! Leveling: keeping the erase counts of segments close to each other. One row per policy in `LEVELINGS`.
 
 use crate::index::MinTree;
 use crate::segments::{Segments, State};

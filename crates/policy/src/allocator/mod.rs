@@ -1,5 +1,5 @@
 //! Allocators: placements for file systems, which know the object that a page belongs to. One file per policy, one row
-//! in [`ALLOCATORS`]. A file system can use every other placement too.
+//! in `ALLOCATORS`. A file system can use every other placement too.
 
 mod dac;
 mod moda;

@@ -1,4 +1,4 @@
-//! Placement: which stream a written or copied page goes to. One file per policy, one row in [`PLACEMENTS`].
+//! Placement: which stream a written or copied page goes to. One file per policy, one row in `PLACEMENTS`.
 //!
 //! A policy implements [`Placement`]: pure decisions, with a value of its own type kept for every physical page. The
 //! engine holds it as a [`Placer`], which keeps those values and hides their type.

@@ -1,4 +1,4 @@
-//! Selection: which segment is the next victim. One file per policy, one row in [`SELECTIONS`].
+//! Selection: which segment is the next victim. One file per policy, one row in `SELECTIONS`.
 
 mod cat;
 mod cost_benefit;

@@ -10,8 +10,14 @@ use crate::placement::{Content, PLACEMENTS, PlacementBuild};
 use crate::spec::{Kind, Row, Spec};
 
 /// The placements made for file systems.
-static ALLOCATORS: &[Row<PlacementBuild>] =
-    &[sequential::ROW, moda::ROW, dac::ROW, dac::HEADERS_APART, predictive::ROW];
+#[rustfmt::skip] // one row a line
+static ALLOCATORS: &[Row<PlacementBuild>] = &[
+    sequential::ROW,
+    moda::ROW,
+    dac::ROW,
+    dac::HEADERS_APART,
+    predictive::ROW,
+];
 
 /// The table of allocators: first those made for file systems, then all placements.
 #[derive(Debug)]

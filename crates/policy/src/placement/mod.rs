@@ -25,8 +25,16 @@ use core::fmt;
 use margay_flash::SegmentId;
 
 /// All placement policies.
-pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] =
-    &[sequential::M1, sequential::M2, sequential::M3, segment_based::ROW, page_based::ROW, fine_grained::ROW, dac::ROW];
+#[rustfmt::skip] // one row a line
+pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
+    sequential::M1,
+    sequential::M2,
+    sequential::M3,
+    segment_based::ROW,
+    page_based::ROW,
+    fine_grained::ROW,
+    dac::ROW,
+];
 
 /// Stream of data that is, or may become, hot. Host writes go here.
 pub const HOT: u8 = 0;

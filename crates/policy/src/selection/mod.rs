@@ -23,8 +23,16 @@ use core::fmt;
 use margay_flash::SegmentId;
 
 /// All selection policies.
-static SELECTIONS: &[Row<SelectionBuild>] =
-    &[greedy::ROW, cost_benefit::ROW, cat::ROW, fifo::ROW, d_choices::RANDOM, d_choices::ROW, windowed::ROW];
+#[rustfmt::skip] // one row a line
+static SELECTIONS: &[Row<SelectionBuild>] = &[
+    greedy::ROW,
+    cost_benefit::ROW,
+    cat::ROW,
+    fifo::ROW,
+    d_choices::RANDOM,
+    d_choices::ROW,
+    windowed::ROW,
+];
 
 /// A selection policy. The engine tells it of every event that can change its answer.
 ///

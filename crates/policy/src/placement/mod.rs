@@ -8,6 +8,7 @@ mod fine_grained;
 mod page_based;
 mod placer;
 mod segment_based;
+mod sepgc;
 mod sequential;
 
 pub use dac::Dac;
@@ -34,6 +35,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     page_based::ROW,
     fine_grained::ROW,
     dac::ROW,
+    sepgc::ROW,
 ];
 
 /// Stream of data that is, or may become, hot. Host writes go here.

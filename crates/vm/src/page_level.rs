@@ -59,7 +59,7 @@ impl<D: Store> PageLevel<D> {
     ) -> Result<Self, LogError> {
         let pages_per_block = device.geometry().pages_per_segment();
         let cache = Cache::new(cache, pages, pages_per_block);
-        let mut map = Map { places: vec![UNMAPPED; pages as usize], cache };
+        let map = Map { places: vec![UNMAPPED; pages as usize], cache };
         let log = Log::new(device, config, policies, pages)?;
         let mut paging = Self { log, map };
         if preload {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{MARGAY, has, run, text};
+use common::{MARGAY, has, has_fuse, run, text};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -312,7 +312,7 @@ for i in range(1 << 30):
 
 #[test]
 fn ext4_with_sqlite_and_git_on_it_is_clean_after_sigkill() {
-    if !has("nbdfuse") || !has("mkfs.ext4") || !Path::new("/dev/fuse").exists() {
+    if !has("nbdfuse") || !has("mkfs.ext4") || !has_fuse() {
         return;
     }
     let disk = Disk::new(&["--size", "64M"]);

@@ -1,23 +1,13 @@
 //! The mounted file system under real programs. `scripts/test.sh` installs them; without FUSE or one of them the tests
 //! say that they were skipped, and in CI that is a failure.
-#![allow(clippy::print_stderr)]
 
 mod common;
 
-use common::{MARGAY, has, run, text};
+use common::{MARGAY, has, has_fuse, run, text};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-fn has_fuse() -> bool {
-    let found = Path::new("/dev/fuse").exists();
-    if !found {
-        eprintln!("SKIPPED: there is no /dev/fuse");
-        assert!(std::env::var_os("CI").is_none(), "/dev/fuse is missing in CI");
-    }
-    found && has("fusermount3")
-}
 
 struct Image {
     dir: TempDir,

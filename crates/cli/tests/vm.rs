@@ -1,6 +1,9 @@
 //! Page references and the pager as a person uses them.
-#![allow(clippy::print_stdout)]
 
+#[path = "../../trace/tests/skip/mod.rs"]
+mod skip;
+
+use skip::{has, skip};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -110,15 +113,14 @@ fn vm_run(folder: &Path, options: &[&str], program: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_margay")).args(args).current_dir(folder).output().unwrap()
 }
 
-/// Whether programs can be run with their heap on flash here; in CI they can.
+/// Whether programs can be run with their heap on flash here; if not, the test is skipped.
 fn is_allowed(folder: &Path) -> bool {
     let output = vm_run(folder, &["--memory", "1M"], &["true"]);
     let error = text(&output.stderr);
     if output.status.success() || !error.contains("userfaultfd") {
         return true;
     }
-    assert!(std::env::var_os("CI").is_none(), "CI has userfaultfd: {error}");
-    println!("SKIPPED: {error}");
+    skip(error);
     false
 }
 
@@ -148,12 +150,10 @@ fn sort_and_sqlite_get_the_right_result_with_a_heap_that_is_mostly_on_flash() {
         assert!(number(&report, "dirty_evictions") > 200 && number(&report, "swap_ins") > 200, "{report}");
     }
     let sql = "create table t(a integer primary key, b text); with recursive c(x) as (select 1 union all select x+1 from c where x<20000) insert into t select x, hex(x*7919%40009)||'padding padding' from c; create index i on t(b); select count(*), sum(a), min(b), max(b), sum(length(b)) from t; pragma integrity_check;";
-    let plain = Command::new("sqlite3").args([":memory:", sql]).output();
-    let Ok(plain) = plain else {
-        assert!(std::env::var_os("CI").is_none(), "CI has sqlite3");
-        println!("SKIPPED: sqlite3 is not installed");
+    if !has("sqlite3") {
         return;
-    };
+    }
+    let plain = Command::new("sqlite3").args([":memory:", sql]).output().unwrap();
     let paged = vm_run(folder.path(), &["--ram", "1M", "--memory", "64M"], &["sqlite3", ":memory:", sql]);
     assert!(paged.status.success(), "{}", text(&paged.stderr));
     assert_eq!(text(&paged.stdout), text(&plain.stdout));
@@ -187,7 +187,7 @@ fn without_the_privilege_it_says_what_to_allow() {
     let sysctl = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap_or_default();
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
     if !is_root || sysctl.trim() != "0" {
-        println!("SKIPPED: needs root, to give it up, and vm.unprivileged_userfaultfd=0");
+        skip("it needs root, to give it up, and vm.unprivileged_userfaultfd=0");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ fn without_the_privilege_it_says_what_to_allow() {
     let output = command.arg(&store).args(["--", "true"]).output().unwrap();
     let error = text(&output.stderr);
     if error.contains("Permission denied") && !error.contains("userfaultfd") {
-        println!("SKIPPED: the build folder is closed to other users");
+        skip("the build folder is closed to other users");
         return;
     }
     assert!(error.contains("vm.unprivileged_userfaultfd=1"), "{error}");

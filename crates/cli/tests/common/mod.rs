@@ -1,17 +1,22 @@
 //! What tests with real programs share.
+#![allow(dead_code, reason = "a test takes what it needs")]
 
+#[path = "../../../trace/tests/skip/mod.rs"]
+mod skip;
+
+pub use skip::{has, skip};
+use std::path::Path;
 use std::process::{Command, Output};
 
 pub const MARGAY: &str = env!("CARGO_BIN_EXE_margay");
 
-/// Whether a program is there; in CI it has to be.
-pub fn has(program: &str) -> bool {
-    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap().status.success();
+/// Whether file systems can be mounted by FUSE; without that the test is skipped.
+pub fn has_fuse() -> bool {
+    let found = Path::new("/dev/fuse").exists();
     if !found {
-        eprintln!("SKIPPED: {program} is not installed");
-        assert!(std::env::var_os("CI").is_none(), "{program} is missing in CI");
+        skip("there is no /dev/fuse");
     }
-    found
+    found && has("fusermount3")
 }
 
 pub fn text(output: &Output) -> String {

@@ -1,5 +1,5 @@
 use crate::logs::{LogBlock, NONE, Tables};
-use crate::{Counters, Duty, Host, HybridConfig, HybridError, Mapping, NoCache};
+use crate::{Counters, Host, HybridConfig, HybridError, Mapping, NoCache, Persistence};
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
@@ -222,7 +222,7 @@ impl<D: Store> Hybrid<D> {
     /// Writes a page. `data` is one page, or empty on a device without payload.
     pub fn write<H: Host>(&mut self, lpn: Lpn, data: &[u8], host: &mut H) -> Result<(), HybridError> {
         self.check(lpn)?;
-        if self.config.duty == Duty::Swap {
+        if self.config.persistence == Persistence::Volatile {
             self.forget(lpn, host);
         }
         self.writes += 1;
@@ -252,7 +252,7 @@ impl<D: Store> Hybrid<D> {
     /// Gives up the content of a page of a swap store.
     pub fn discard<H: Host>(&mut self, lpn: Lpn, host: &mut H) -> Result<(), HybridError> {
         self.check(lpn)?;
-        if self.config.duty == Duty::Disk {
+        if self.config.persistence == Persistence::Persistent {
             return Err(HybridError::WouldLose { lpn });
         }
         self.forget(lpn, host);
@@ -471,7 +471,7 @@ impl<D: Store> Hybrid<D> {
             self.counters.retired_segments += 1;
             return Ok(());
         }
-        if self.config.duty == Duty::Disk {
+        if self.config.persistence == Persistence::Persistent {
             // What replaces it must be there before it goes.
             self.store.sync()?;
         }

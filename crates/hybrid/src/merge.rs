@@ -2,7 +2,7 @@
 
 use crate::hybrid::{Free, Stream};
 use crate::logs::NONE;
-use crate::{Class, Duty, Host, Hybrid, HybridError, Mapping, Merged, Move, Victim};
+use crate::{Class, Host, Hybrid, HybridError, Mapping, Merged, Move, Persistence, Victim};
 use margay_flash::{FlashError, Lpn, SegmentId};
 use margay_format::{Copied, Store};
 
@@ -105,7 +105,7 @@ impl<D: Store> Hybrid<D> {
         for offset in from..self.pages_of(block) {
             let lpn = Lpn(block * self.pages + offset);
             let how = host.decide(lpn, victim, self.is_on_flash(lpn));
-            if how == Move::Drop && self.config.duty == Duty::Disk {
+            if how == Move::Drop && self.config.persistence == Persistence::Persistent {
                 return Err(HybridError::WouldLose { lpn });
             }
             self.plan.push(how);

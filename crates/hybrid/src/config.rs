@@ -85,9 +85,9 @@ impl HybridConfig {
     }
 
     pub(crate) fn check(&self, geometry: &Geometry) -> Result<(), HybridError> {
-        let least = if matches!(self.mapping, Mapping::Fast { sequential: true, .. }) { 2 } else { 1 };
-        if self.log_blocks < least {
-            return Err(HybridError::TooFewLogBlocks { log_blocks: self.log_blocks, least });
+        let min_log_blocks = if matches!(self.mapping, Mapping::Fast { sequential: true, .. }) { 2 } else { 1 };
+        if self.log_blocks < min_log_blocks {
+            return Err(HybridError::TooFewLogBlocks { log_blocks: self.log_blocks, min_log_blocks });
         }
         let needed = self.segments(geometry);
         if self.logical_pages == 0 || needed > u64::from(geometry.segments()) {

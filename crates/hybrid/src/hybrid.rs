@@ -45,7 +45,7 @@ pub struct Hybrid<D> {
     pub(crate) owned: Vec<u32>,
     pub(crate) free: VecDeque<Free>,
     /// Segments that are not to be programmed any more, though some still hold pages.
-    pub(crate) condemned: Vec<SegmentId>,
+    pub(crate) retire_queue: Vec<SegmentId>,
     pub(crate) erases: Vec<u32>,
     pub(crate) total_erases: u64,
     pub(crate) seq: u64,
@@ -82,7 +82,7 @@ impl<D: Store> Hybrid<D> {
             idle: (0..config.random_log_blocks()).rev().collect(),
             owned: vec![NONE; owned],
             free: VecDeque::new(),
-            condemned: Vec::new(),
+            retire_queue: Vec::new(),
             erases: vec![0; geometry.segments() as usize],
             total_erases: 0,
             seq: 0,
@@ -438,7 +438,7 @@ impl<D: Store> Hybrid<D> {
     pub(crate) fn spoil(&mut self, slot: u32) {
         let log = &mut self.logs[slot as usize];
         log.end = log.next;
-        self.condemned.push(SegmentId(log.segment));
+        self.retire_queue.push(SegmentId(log.segment));
     }
 
     /// An erased segment that is begun.
@@ -466,8 +466,8 @@ impl<D: Store> Hybrid<D> {
 
     /// Erases a segment that holds nothing any more: it is free then, or retired. Counts as an erase either way.
     pub(crate) fn erase(&mut self, segment: SegmentId) -> Result<(), HybridError> {
-        if let Some(at) = self.condemned.iter().position(|other| *other == segment) {
-            self.condemned.swap_remove(at);
+        if let Some(at) = self.retire_queue.iter().position(|other| *other == segment) {
+            self.retire_queue.swap_remove(at);
             self.counters.retired_segments += 1;
             return Ok(());
         }

@@ -154,7 +154,7 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
     Ok(hybrid)
 }
 
-/// Opens a device that was formatted with [`format()`]. A disk is found again by looking at every page's tag; a swap
+/// Opens a device that was formatted with [`format()`]. A disk is recovered by reading the tag of every page; a swap
 /// store is empty.
 pub fn open<F: Flash>(mut device: F) -> Result<Hybrid<Formatted<F>>, OpenError> {
     // There is no copy of the superblock among the data: the anchor is written once.
@@ -182,7 +182,7 @@ pub fn open<F: Flash>(mut device: F) -> Result<Hybrid<Formatted<F>>, OpenError> 
     config.check(&superblock.geometry)?;
     let store = Formatted::new(device, superblock.exported_pages.into(), superblock.encode()?)?;
     let mut hybrid = Hybrid::without_segments(store, config)?;
-    hybrid.find_again()?;
+    hybrid.recover()?;
     Ok(hybrid)
 }
 

@@ -51,7 +51,7 @@ impl<D: Store> Hybrid<D> {
             return Class::Full;
         }
         let belongs = self.config.mapping == Mapping::Bast || Some(slot) == self.sequential_slot();
-        let is_sound = !self.condemned.contains(&SegmentId(log.segment));
+        let is_sound = !self.retire_queue.contains(&SegmentId(log.segment));
         match log.next == self.pages_of(first / self.pages) {
             true => Class::Switch,
             // Nothing is programmed behind a failed program, or where the power was cut.
@@ -181,7 +181,7 @@ impl<D: Store> Hybrid<D> {
             match self.carry_out(block, next, segment, host) {
                 Ok(()) => {}
                 Err(HybridError::Flash(FlashError::ProgramFailed { .. })) => {
-                    self.condemned.push(segment);
+                    self.retire_queue.push(segment);
                     return Ok(false);
                 }
                 Err(error) => return Err(error),

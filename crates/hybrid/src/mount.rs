@@ -97,7 +97,7 @@ impl Copies {
 }
 
 impl<F: Flash> Hybrid<Formatted<F>> {
-    pub(crate) fn find_again(&mut self) -> Result<(), OpenError> {
+    pub(crate) fn recover(&mut self) -> Result<(), OpenError> {
         let (mut copies, in_target) = self.read_tags()?;
         if self.config.persistence == Persistence::Volatile {
             for segment in (self.config.reserved_segments..self.geometry.segments()).map(SegmentId) {
@@ -372,7 +372,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         for slot in slots {
             let LogBlock { segment, next, .. } = self.logs[slot as usize];
             let id = SegmentId(segment);
-            if copies.is_target[segment as usize] || self.condemned.contains(&id) || next >= self.pages {
+            if copies.is_target[segment as usize] || self.retire_queue.contains(&id) || next >= self.pages {
                 continue;
             }
             let blank = self.store.first_blank_page(id, self.ppn(segment, next))?;

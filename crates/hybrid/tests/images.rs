@@ -1,4 +1,4 @@
-//! Images of hybrid-mapped disks: what is written is found again, and an image of today's format stays readable.
+//! Images of hybrid-mapped disks: what is written is recovered, and an image of today's format stays readable.
 
 use margay_flash::{Geometry, Lpn};
 use margay_hybrid::{FormatOptions, Mapping, NoCache, OpenError, Persistence, format, open};

@@ -247,7 +247,7 @@ fn a_disk_refuses_to_drop_what_may_be_the_only_copy() {
 fn impossible_configurations_are_refused_with_their_numbers() {
     let flash = || Plain::new(RamFlash::new(Geometry::new(8, 4, 16).unwrap()));
     let few = Hybrid::new(flash(), HybridConfig::swap(8, 1)).unwrap_err();
-    assert_eq!(few, HybridError::TooFewLogBlocks { log_blocks: 1, least: 2 });
+    assert_eq!(few, HybridError::TooFewLogBlocks { log_blocks: 1, min_log_blocks: 2 });
     let large = Hybrid::new(flash(), HybridConfig::swap(32, 4)).unwrap_err();
     assert_eq!(large, HybridError::TooSmall { needed_segments: 13, segments: 8 });
     let error = "fast:sequential=perhaps".parse::<Mapping>().unwrap_err().to_string();

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{MARGAY, has, has_fuse, run, text};
+use margay_policy::AllocatorSpec;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -205,7 +206,8 @@ fn fsx_finds_no_fault_with_any_allocator() {
     if !has_fuse() || !has("fsx") {
         return;
     }
-    for (seed, allocator) in (1..).zip(["sequential", "moda", "dac", "dac-static", "predictive"]) {
+    for (seed, allocator) in (1..).zip(AllocatorSpec::made_for_files()) {
+        let allocator = allocator.name();
         let image = Image::new(&["--size", "8M", "--page-bytes", "2048", "--pages-per-segment", "32", "-a", allocator]);
         let mounted = image.mount(&[]);
         let artefacts = image.dir.path().display().to_string();

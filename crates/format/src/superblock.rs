@@ -23,7 +23,7 @@ pub enum ClientKind {
     Disk = 1,
     /// A file system.
     FileSystem = 2,
-    /// A hybrid-mapped store. The selection's place holds its scheme, the placement's its duty, the low-water mark
+    /// A hybrid-mapped store. The field `selection` holds its scheme, `placement` its persistence, the low-water mark
     /// its log blocks.
     Hybrid = 3,
 }

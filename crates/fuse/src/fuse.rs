@@ -424,9 +424,9 @@ impl Filesystem for Adapter {
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let room = self.fs().room();
-        let (objects, most) = (u64::from(room.objects), u64::from(MAX_OBJECTS));
+        let (objects, max_objects) = (u64::from(room.objects), u64::from(MAX_OBJECTS));
         let (free, bytes) = (room.free_pages, room.page_bytes);
-        reply.statfs(room.pages, free, free, most, most - objects, bytes, MAX_NAME_BYTES as u32, bytes);
+        reply.statfs(room.pages, free, free, max_objects, max_objects - objects, bytes, MAX_NAME_BYTES as u32, bytes);
     }
 
     fn setxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {

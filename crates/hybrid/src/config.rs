@@ -18,14 +18,14 @@ pub enum Mapping {
     },
 }
 
-/// What the store is for.
+/// Whether a store outlives the process that uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
+pub enum Persistence {
     /// Everything written and synced survives a power cut.
-    Disk,
+    Persistent,
     /// The content is worth nothing once the process above has ended: a page's old copy is invalid before the new
     /// one is written, pages may be dropped, and opening begins with an empty store.
-    Swap,
+    Volatile,
 }
 
 /// How a device is used.
@@ -33,8 +33,8 @@ pub enum Duty {
 pub struct HybridConfig {
     /// Who shares log blocks.
     pub mapping: Mapping,
-    /// What it is for.
-    pub duty: Duty,
+    /// Whether it outlives the process that uses it.
+    pub persistence: Persistence,
     /// Log blocks, the sequential one included.
     pub log_blocks: u32,
     /// Pages exported.
@@ -49,7 +49,14 @@ impl HybridConfig {
     /// FAST with a sequential log block, for a swap store on a device without metadata.
     pub const fn swap(logical_pages: u32, log_blocks: u32) -> Self {
         let mapping = Mapping::Fast { sequential: true, leave_open: false };
-        Self { mapping, duty: Duty::Swap, log_blocks, logical_pages, header_pages: 0, reserved_segments: 0 }
+        Self {
+            mapping,
+            persistence: Persistence::Volatile,
+            log_blocks,
+            logical_pages,
+            header_pages: 0,
+            reserved_segments: 0,
+        }
     }
 
     /// Pages in a block.
@@ -65,7 +72,7 @@ impl HybridConfig {
     /// Segments it takes: a data block for each logical block, the log blocks, one to merge into, the reserved, and
     /// for a disk one to recover into.
     pub const fn segments(&self, geometry: &Geometry) -> u64 {
-        let extra = if matches!(self.duty, Duty::Disk) { 2 } else { 1 };
+        let extra = if matches!(self.persistence, Persistence::Persistent) { 2 } else { 1 };
         self.blocks(geometry) as u64 + self.log_blocks as u64 + extra + self.reserved_segments as u64
     }
 
@@ -78,9 +85,9 @@ impl HybridConfig {
     }
 
     pub(crate) fn check(&self, geometry: &Geometry) -> Result<(), HybridError> {
-        let least = if matches!(self.mapping, Mapping::Fast { sequential: true, .. }) { 2 } else { 1 };
-        if self.log_blocks < least {
-            return Err(HybridError::TooFewLogBlocks { log_blocks: self.log_blocks, least });
+        let min_log_blocks = if matches!(self.mapping, Mapping::Fast { sequential: true, .. }) { 2 } else { 1 };
+        if self.log_blocks < min_log_blocks {
+            return Err(HybridError::TooFewLogBlocks { log_blocks: self.log_blocks, min_log_blocks });
         }
         let needed = self.segments(geometry);
         if self.logical_pages == 0 || needed > u64::from(geometry.segments()) {

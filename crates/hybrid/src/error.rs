@@ -17,7 +17,7 @@ pub enum HybridError {
         /// Asked for.
         log_blocks: u32,
         /// The least.
-        least: u32,
+        min_log_blocks: u32,
     },
     /// A mapping that is not known.
     UnknownMapping {
@@ -58,8 +58,8 @@ impl fmt::Display for HybridError {
                 f,
                 "the device is too small: it has {segments} segments, {needed_segments} are needed; export less, or use fewer log blocks"
             ),
-            Self::TooFewLogBlocks { log_blocks, least } => {
-                write!(f, "{log_blocks} log blocks: there must be at least {least}")
+            Self::TooFewLogBlocks { log_blocks, min_log_blocks } => {
+                write!(f, "{log_blocks} log blocks: there must be at least {min_log_blocks}")
             }
             Self::UnknownMapping { text } => write!(
                 f,

@@ -1,5 +1,5 @@
 use crate::logs::{LogBlock, NONE, Tables};
-use crate::{Counters, Duty, Host, HybridConfig, HybridError, Mapping, NoCache};
+use crate::{Counters, Host, HybridConfig, HybridError, Mapping, NoCache, Persistence};
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
@@ -45,7 +45,7 @@ pub struct Hybrid<D> {
     pub(crate) owned: Vec<u32>,
     pub(crate) free: VecDeque<Free>,
     /// Segments that are not to be programmed any more, though some still hold pages.
-    pub(crate) condemned: Vec<SegmentId>,
+    pub(crate) retire_queue: Vec<SegmentId>,
     pub(crate) erases: Vec<u32>,
     pub(crate) total_erases: u64,
     pub(crate) seq: u64,
@@ -82,7 +82,7 @@ impl<D: Store> Hybrid<D> {
             idle: (0..config.random_log_blocks()).rev().collect(),
             owned: vec![NONE; owned],
             free: VecDeque::new(),
-            condemned: Vec::new(),
+            retire_queue: Vec::new(),
             erases: vec![0; geometry.segments() as usize],
             total_erases: 0,
             seq: 0,
@@ -222,7 +222,7 @@ impl<D: Store> Hybrid<D> {
     /// Writes a page. `data` is one page, or empty on a device without payload.
     pub fn write<H: Host>(&mut self, lpn: Lpn, data: &[u8], host: &mut H) -> Result<(), HybridError> {
         self.check(lpn)?;
-        if self.config.duty == Duty::Swap {
+        if self.config.persistence == Persistence::Volatile {
             self.forget(lpn, host);
         }
         self.writes += 1;
@@ -252,7 +252,7 @@ impl<D: Store> Hybrid<D> {
     /// Gives up the content of a page of a swap store.
     pub fn discard<H: Host>(&mut self, lpn: Lpn, host: &mut H) -> Result<(), HybridError> {
         self.check(lpn)?;
-        if self.config.duty == Duty::Disk {
+        if self.config.persistence == Persistence::Persistent {
             return Err(HybridError::WouldLose { lpn });
         }
         self.forget(lpn, host);
@@ -438,7 +438,7 @@ impl<D: Store> Hybrid<D> {
     pub(crate) fn spoil(&mut self, slot: u32) {
         let log = &mut self.logs[slot as usize];
         log.end = log.next;
-        self.condemned.push(SegmentId(log.segment));
+        self.retire_queue.push(SegmentId(log.segment));
     }
 
     /// An erased segment that is begun.
@@ -466,12 +466,12 @@ impl<D: Store> Hybrid<D> {
 
     /// Erases a segment that holds nothing any more: it is free then, or retired. Counts as an erase either way.
     pub(crate) fn erase(&mut self, segment: SegmentId) -> Result<(), HybridError> {
-        if let Some(at) = self.condemned.iter().position(|other| *other == segment) {
-            self.condemned.swap_remove(at);
+        if let Some(at) = self.retire_queue.iter().position(|other| *other == segment) {
+            self.retire_queue.swap_remove(at);
             self.counters.retired_segments += 1;
             return Ok(());
         }
-        if self.config.duty == Duty::Disk {
+        if self.config.persistence == Persistence::Persistent {
             // What replaces it must be there before it goes.
             self.store.sync()?;
         }

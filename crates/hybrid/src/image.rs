@@ -1,5 +1,5 @@
 use crate::hybrid::{Free, Stream};
-use crate::{Duty, Hybrid, HybridConfig, HybridError, Mapping};
+use crate::{Hybrid, HybridConfig, HybridError, Mapping, Persistence};
 use alloc::string::{String, ToString};
 use alloc::{vec, vec::Vec};
 use core::fmt;
@@ -14,8 +14,8 @@ use margay_format::{
 pub struct FormatOptions {
     /// Who shares log blocks.
     pub mapping: Mapping,
-    /// What the store is for.
-    pub duty: Duty,
+    /// Whether the store outlives the process that uses it.
+    pub persistence: Persistence,
     /// Log blocks.
     pub log_blocks: u32,
     /// Pages exported; `None` for all that fit.
@@ -87,12 +87,12 @@ impl From<SuperblockError> for OpenError {
     }
 }
 
-impl Duty {
+impl Persistence {
     /// The word for it in the superblock.
     pub const fn text(self) -> &'static str {
         match self {
-            Self::Disk => "disk",
-            Self::Swap => "swap",
+            Self::Persistent => "disk",
+            Self::Volatile => "swap",
         }
     }
 }
@@ -103,7 +103,7 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
     let layout = Layout::new(&geometry, u64::from(geometry.pages()))?;
     let mut config = HybridConfig {
         mapping: options.mapping,
-        duty: options.duty,
+        persistence: options.persistence,
         log_blocks: options.log_blocks,
         logical_pages: options.logical_pages.unwrap_or(1),
         header_pages: layout.header_pages,
@@ -129,7 +129,7 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
         high_water: options.log_blocks,
         max_pages_per_write: 0,
         selection: options.mapping.to_string(),
-        placement: options.duty.text().to_string(),
+        placement: options.persistence.text().to_string(),
         leveling: String::new(),
         read_only_ranges: Vec::new(),
     };
@@ -154,7 +154,7 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
     Ok(hybrid)
 }
 
-/// Opens a device that was formatted with [`format()`]. A disk is found again by looking at every page's tag; a swap
+/// Opens a device that was formatted with [`format()`]. A disk is recovered by reading the tag of every page; a swap
 /// store is empty.
 pub fn open<F: Flash>(mut device: F) -> Result<Hybrid<Formatted<F>>, OpenError> {
     // There is no copy of the superblock among the data: the anchor is written once.
@@ -169,10 +169,10 @@ pub fn open<F: Flash>(mut device: F) -> Result<Hybrid<Formatted<F>>, OpenError> 
     let layout = Layout::new(&superblock.geometry, superblock.exported_pages.into())?;
     let config = HybridConfig {
         mapping: superblock.selection.parse().map_err(|_| impossible("mapping"))?,
-        duty: match superblock.placement.as_str() {
-            "disk" => Duty::Disk,
-            "swap" => Duty::Swap,
-            _ => return Err(impossible("duty")),
+        persistence: match superblock.placement.as_str() {
+            "disk" => Persistence::Persistent,
+            "swap" => Persistence::Volatile,
+            _ => return Err(impossible("persistence")),
         },
         log_blocks: superblock.low_water,
         logical_pages: superblock.exported_pages,
@@ -182,7 +182,7 @@ pub fn open<F: Flash>(mut device: F) -> Result<Hybrid<Formatted<F>>, OpenError> 
     config.check(&superblock.geometry)?;
     let store = Formatted::new(device, superblock.exported_pages.into(), superblock.encode()?)?;
     let mut hybrid = Hybrid::without_segments(store, config)?;
-    hybrid.find_again()?;
+    hybrid.recover()?;
     Ok(hybrid)
 }
 

@@ -8,8 +8,8 @@
 //! What sits above is asked at each merge ([`Host`]): a page cache may say that a page is not worth copying
 //! because it holds a duplicate, or that it wants a dirty page written along. [`NoCache`] copies everything.
 //!
-//! A [`Duty::Disk`] loses nothing: a page is programmed before its old copy is given up, and a host that wants a
-//! page dropped gets an error. A [`Duty::Swap`] forgets everything when it is opened.
+//! A [`Persistence::Persistent`] store loses nothing: a page is programmed before its old copy is given up, and a host
+//! that wants a page dropped gets an error. A [`Persistence::Volatile`] store is empty when it is opened.
 #![no_std]
 extern crate alloc;
 
@@ -26,7 +26,7 @@ mod mount;
 mod unreadable;
 
 pub use audit::AuditError;
-pub use config::{Duty, HybridConfig, Mapping, MappingInfo, mappings};
+pub use config::{HybridConfig, Mapping, MappingInfo, Persistence, mappings};
 pub use counters::{Class, Counters, Merges};
 pub use error::HybridError;
 pub use host::{Host, Merged, Move, NoCache, Victim};

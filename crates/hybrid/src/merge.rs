@@ -2,7 +2,7 @@
 
 use crate::hybrid::{Free, Stream};
 use crate::logs::NONE;
-use crate::{Class, Duty, Host, Hybrid, HybridError, Mapping, Merged, Move, Victim};
+use crate::{Class, Host, Hybrid, HybridError, Mapping, Merged, Move, Persistence, Victim};
 use margay_flash::{FlashError, Lpn, SegmentId};
 use margay_format::{Copied, Store};
 
@@ -51,7 +51,7 @@ impl<D: Store> Hybrid<D> {
             return Class::Full;
         }
         let belongs = self.config.mapping == Mapping::Bast || Some(slot) == self.sequential_slot();
-        let is_sound = !self.condemned.contains(&SegmentId(log.segment));
+        let is_sound = !self.retire_queue.contains(&SegmentId(log.segment));
         match log.next == self.pages_of(first / self.pages) {
             true => Class::Switch,
             // Nothing is programmed behind a failed program, or where the power was cut.
@@ -105,7 +105,7 @@ impl<D: Store> Hybrid<D> {
         for offset in from..self.pages_of(block) {
             let lpn = Lpn(block * self.pages + offset);
             let how = host.decide(lpn, victim, self.is_on_flash(lpn));
-            if how == Move::Drop && self.config.duty == Duty::Disk {
+            if how == Move::Drop && self.config.persistence == Persistence::Persistent {
                 return Err(HybridError::WouldLose { lpn });
             }
             self.plan.push(how);
@@ -181,7 +181,7 @@ impl<D: Store> Hybrid<D> {
             match self.carry_out(block, next, segment, host) {
                 Ok(()) => {}
                 Err(HybridError::Flash(FlashError::ProgramFailed { .. })) => {
-                    self.condemned.push(segment);
+                    self.retire_queue.push(segment);
                     return Ok(false);
                 }
                 Err(error) => return Err(error),

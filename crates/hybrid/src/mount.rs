@@ -5,7 +5,7 @@
 use crate::hybrid::{Free, Stream};
 use crate::logs::{LogBlock, NONE};
 use crate::unreadable::{Seen, Unreadable};
-use crate::{Duty, Hybrid, HybridError, NoCache, OpenError};
+use crate::{Hybrid, HybridError, NoCache, OpenError, Persistence};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Lpn, SegmentId};
 use margay_format::{Decoded, Formatted, Kind, SegmentInfo, Store};
@@ -97,9 +97,9 @@ impl Copies {
 }
 
 impl<F: Flash> Hybrid<Formatted<F>> {
-    pub(crate) fn find_again(&mut self) -> Result<(), OpenError> {
+    pub(crate) fn recover(&mut self) -> Result<(), OpenError> {
         let (mut copies, in_target) = self.read_tags()?;
-        if self.config.duty == Duty::Swap {
+        if self.config.persistence == Persistence::Volatile {
             for segment in (self.config.reserved_segments..self.geometry.segments()).map(SegmentId) {
                 self.free.push_back(Free { segment, needs_erase: true });
             }
@@ -219,11 +219,11 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                     let (lpn, seq, version) = (Lpn(tag.page.owner as u32), tag.page.seq, tag.page.version);
                     copies.all.push(Copy { lpn, seq, version, segment, position });
                 }
-                if self.config.duty == Duty::Swap {
+                if self.config.persistence == Persistence::Volatile {
                     break;
                 }
             }
-            if self.config.duty == Duty::Disk {
+            if self.config.persistence == Persistence::Persistent {
                 self.attribute(segment, &seen, &mut unreadable)?;
             }
         }
@@ -372,7 +372,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         for slot in slots {
             let LogBlock { segment, next, .. } = self.logs[slot as usize];
             let id = SegmentId(segment);
-            if copies.is_target[segment as usize] || self.condemned.contains(&id) || next >= self.pages {
+            if copies.is_target[segment as usize] || self.retire_queue.contains(&id) || next >= self.pages {
                 continue;
             }
             let blank = self.store.first_blank_page(id, self.ppn(segment, next))?;

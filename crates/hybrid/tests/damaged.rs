@@ -3,7 +3,7 @@
 mod mutated;
 
 use margay_flash::{Flash, FlashError, Lpn, Ppn};
-use margay_hybrid::{Duty, FormatOptions, HybridError, Mapping, format, open};
+use margay_hybrid::{FormatOptions, HybridError, Mapping, Persistence, format, open};
 use margay_media::{Damage, Faults, RamFlash};
 use mutated::{bases, exercise, geometries, mutate};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 fn overwritten(flash: &mut Faults<RamFlash>) -> [Ppn; 3] {
     let options = FormatOptions {
         mapping: Mapping::Fast { sequential: true, leave_open: false },
-        duty: Duty::Disk,
+        persistence: Persistence::Persistent,
         log_blocks: 2,
         logical_pages: Some(16),
         uuid: [3; 16],

@@ -1,17 +1,17 @@
-//! Images of hybrid-mapped disks: what is written is found again, and an image of today's format stays readable.
+//! Images of hybrid-mapped disks: what is written is recovered, and an image of today's format stays readable.
 
 use margay_flash::{Geometry, Lpn};
-use margay_hybrid::{Duty, FormatOptions, Mapping, NoCache, OpenError, format, open};
+use margay_hybrid::{FormatOptions, Mapping, NoCache, OpenError, Persistence, format, open};
 use margay_media::ImageFlash;
 use std::path::{Path, PathBuf};
 
 const PAGES: u32 = 20;
 const PAGE_BYTES: usize = 512;
 
-fn options(duty: Duty) -> FormatOptions {
+fn options(persistence: Persistence) -> FormatOptions {
     FormatOptions {
         mapping: Mapping::Fast { sequential: true, leave_open: false },
-        duty,
+        persistence,
         log_blocks: 3,
         logical_pages: Some(PAGES),
         uuid: [0x6D; 16],
@@ -34,9 +34,9 @@ fn content(lpn: u32, number: u32) -> [u8; PAGE_BYTES] {
     page
 }
 
-fn make(path: &Path, duty: Duty) {
+fn make(path: &Path, persistence: Persistence) {
     let geometry = Geometry::new(9, 8, PAGE_BYTES as u32).unwrap().with_spare(64);
-    let mut store = format(ImageFlash::create(path, geometry).unwrap(), &options(duty)).unwrap();
+    let mut store = format(ImageFlash::create(path, geometry).unwrap(), &options(persistence)).unwrap();
     for (lpn, number) in history().0 {
         store.write(Lpn(lpn), &content(lpn, number), &mut NoCache).unwrap();
     }
@@ -62,7 +62,7 @@ fn golden() -> PathBuf {
 fn the_golden_image_is_read_and_would_be_written_the_same_today() {
     let folder = tempfile::tempdir().unwrap();
     let today = folder.path().join("today.img");
-    make(&today, Duty::Disk);
+    make(&today, Persistence::Persistent);
     let bytes = std::fs::read(&today).unwrap();
     if std::env::var_os("MARGAY_WRITE_GOLDEN").is_some() {
         std::fs::write(golden(), zstd::encode_all(&bytes[..], 19).unwrap()).unwrap();
@@ -79,7 +79,7 @@ fn the_golden_image_is_read_and_would_be_written_the_same_today() {
 fn a_swap_store_is_empty_when_it_is_opened_and_other_images_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("swap.img");
-    make(&path, Duty::Swap);
+    make(&path, Persistence::Volatile);
     let mut store = open(ImageFlash::open(&path, false).unwrap()).unwrap();
     let mut page = [0; PAGE_BYTES];
     assert!((0..PAGES).all(|lpn| store.read(Lpn(lpn), &mut page).unwrap().is_none()));

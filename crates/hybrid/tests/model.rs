@@ -2,7 +2,7 @@
 
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
-use margay_hybrid::{Duty, Host, Hybrid, HybridConfig, HybridError, Mapping, Merged, Move, NoCache, Victim};
+use margay_hybrid::{Host, Hybrid, HybridConfig, HybridError, Mapping, Merged, Move, NoCache, Persistence, Victim};
 use margay_media::{RamFlash, Strict};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -166,7 +166,7 @@ proptest! {
 
     #[test]
     fn a_disk_holds_every_page(mapping in mapping(), log_blocks in 2..6u32, writes in proptest::collection::vec((0..PAGES, any::<u8>()), 1..300)) {
-        let mut store = store(HybridConfig { mapping, duty: Duty::Disk, ..HybridConfig::swap(PAGES, log_blocks) });
+        let mut store = store(HybridConfig { mapping, persistence: Persistence::Persistent, ..HybridConfig::swap(PAGES, log_blocks) });
         let mut oracle = HashMap::new();
         for (lpn, byte) in writes {
             store.write_alone(Lpn(lpn), &[byte; 16]).unwrap();
@@ -228,7 +228,7 @@ impl Host for Dropper {
 
 #[test]
 fn a_disk_refuses_to_drop_what_may_be_the_only_copy() {
-    let mut store = store(HybridConfig { duty: Duty::Disk, ..HybridConfig::swap(PAGES, 2) });
+    let mut store = store(HybridConfig { persistence: Persistence::Persistent, ..HybridConfig::swap(PAGES, 2) });
     let mut written = Ok(());
     for lpn in (1..PAGES).cycle().take(200) {
         written = store.write(Lpn(lpn), &[lpn as u8; 16], &mut Dropper);
@@ -247,7 +247,7 @@ fn a_disk_refuses_to_drop_what_may_be_the_only_copy() {
 fn impossible_configurations_are_refused_with_their_numbers() {
     let flash = || Plain::new(RamFlash::new(Geometry::new(8, 4, 16).unwrap()));
     let few = Hybrid::new(flash(), HybridConfig::swap(8, 1)).unwrap_err();
-    assert_eq!(few, HybridError::TooFewLogBlocks { log_blocks: 1, least: 2 });
+    assert_eq!(few, HybridError::TooFewLogBlocks { log_blocks: 1, min_log_blocks: 2 });
     let large = Hybrid::new(flash(), HybridConfig::swap(32, 4)).unwrap_err();
     assert_eq!(large, HybridError::TooSmall { needed_segments: 13, segments: 8 });
     let error = "fast:sequential=perhaps".parse::<Mapping>().unwrap_err().to_string();

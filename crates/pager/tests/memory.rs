@@ -4,7 +4,7 @@
 mod skip;
 
 use margay_flash::Geometry;
-use margay_hybrid::{Duty, FormatOptions, Hybrid, Mapping, format};
+use margay_hybrid::{FormatOptions, Hybrid, Mapping, Persistence, format};
 use margay_media::{Faults, RamFlash, Strict};
 use margay_pager::{Options, PagedMemory, PagerError};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ fn store(pages: u32) -> Store {
     let geometry = Geometry::new(pages / 64 + 12, 64, 4096).unwrap().with_spare(64);
     let options = FormatOptions {
         mapping: Mapping::Fast { sequential: true, leave_open: false },
-        duty: Duty::Swap,
+        persistence: Persistence::Volatile,
         log_blocks: 8,
         logical_pages: Some(pages),
         uuid: [3; 16],
@@ -141,7 +141,7 @@ fn a_store_that_is_worn_out_is_reported_to_the_maker_of_the_memory() {
     device.wear_out_after(3);
     let options = FormatOptions {
         mapping: Mapping::Bast,
-        duty: Duty::Swap,
+        persistence: Persistence::Volatile,
         log_blocks: 4,
         logical_pages: Some(256),
         uuid: [3; 16],

@@ -8,7 +8,7 @@ mod heap;
 mod interpose;
 
 use margay_flash::Geometry;
-use margay_hybrid::{Duty, FormatOptions, Mapping, OpenError};
+use margay_hybrid::{FormatOptions, Mapping, OpenError, Persistence};
 use margay_media::ImageFlash;
 use margay_pager::{PAGE_BYTES, PagedMemory, store_error_text};
 use margay_vm::Scheme;
@@ -70,7 +70,7 @@ fn start(options: &Options) -> Result<PagedMemory, String> {
         ImageFlash::create(&options.store, geometry.with_spare(64)).map_err(|error| format!("{name}: {error}"))?;
     let format = FormatOptions {
         mapping: Mapping::Fast { sequential: true, leave_open: false },
-        duty: Duty::Swap,
+        persistence: Persistence::Volatile,
         log_blocks: options.log_blocks,
         logical_pages: Some(pages),
         uuid: [0; 16],

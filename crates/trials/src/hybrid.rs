@@ -5,7 +5,7 @@ use crate::oracle::content;
 use crate::{Chip, Oracle, Step, Tally, script};
 use margay_flash::{Flash, FlashError, Lpn};
 use margay_format::Formatted;
-use margay_hybrid::{Duty, FormatOptions, Hybrid, HybridError, Mapping, OpenError, format, open};
+use margay_hybrid::{FormatOptions, Hybrid, HybridError, Mapping, OpenError, Persistence, format, open};
 use margay_media::{PowerCut, RamFlash, Strict};
 
 pub(crate) const PAGE_BYTES: usize = 512;
@@ -43,8 +43,8 @@ pub(crate) fn steps(len: usize, seed: u64) -> Vec<Step> {
 }
 
 pub(crate) fn options(mapping: Mapping) -> FormatOptions {
-    let (duty, logical_pages) = (Duty::Disk, Some(PAGES));
-    FormatOptions { mapping, duty, log_blocks: LOG_BLOCKS, logical_pages, uuid: [1; 16], created_s: 0 }
+    let (persistence, logical_pages) = (Persistence::Persistent, Some(PAGES));
+    FormatOptions { mapping, persistence, log_blocks: LOG_BLOCKS, logical_pages, uuid: [1; 16], created_s: 0 }
 }
 
 /// `spare` segments more than needed.

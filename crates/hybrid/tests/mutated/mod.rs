@@ -2,7 +2,7 @@
 
 use margay_flash::{Geometry, Lpn, Ppn};
 use margay_format::{Layout, Place, TAG_BYTES, crc32c, shown_geometry};
-use margay_hybrid::{Duty, FormatOptions, HybridError, Mapping, format, open};
+use margay_hybrid::{FormatOptions, HybridError, Mapping, Persistence, format, open};
 use margay_media::RamFlash;
 use std::sync::OnceLock;
 
@@ -31,7 +31,7 @@ pub fn bases() -> &'static [RamFlash] {
 fn used(geometry: Geometry, mapping: Mapping) -> RamFlash {
     let options = FormatOptions {
         mapping,
-        duty: Duty::Disk,
+        persistence: Persistence::Persistent,
         log_blocks: 3,
         logical_pages: Some(PAGES),
         uuid: [2; 16],

@@ -284,10 +284,12 @@ fn a_workload_without_end_needs_a_limit() {
 #[test]
 fn a_trace_without_writes_is_nothing_to_measure() {
     let folder = tempfile::tempdir().unwrap();
-    for requests in [&[][..], &[("read", 0, 1), ("trim", 3, 1)]] {
+    for (requests, problem) in
+        [(&[][..], "holds no request"), (&[("read", 0, 1), ("trim", 3, 1)][..], "holds no write")]
+    {
         let path = write_trace(&folder, requests);
         let what = error(&of_trace(&path)).to_string();
-        assert!(what.contains("requests.csv") && what.contains("holds no write"), "{what}");
+        assert!(what.contains("requests.csv") && what.contains(problem), "{what}");
     }
     let empty = folder.path().join("empty.csv");
     std::fs::write(&empty, "").unwrap();

@@ -301,7 +301,7 @@ fn a_trace_without_writes_is_nothing_to_measure() {
 
 #[test]
 fn a_source_that_ends_early_says_how_much_was_done_and_asked() {
-    // Its passes hold reads and nothing else once its writes are done.
+    // It would be started over for ever.
     let mut experiment = of_workload("random,writes=0");
     experiment.limit = Limit::Writes(500);
     let short = error(&experiment);

@@ -133,4 +133,17 @@ impl<F: Flash> Flash for Paired<F> {
     fn sync(&mut self) -> Result<(), FlashError> {
         self.device.sync()
     }
+
+    fn is_cached(&self) -> bool {
+        self.device.is_cached()
+    }
+
+    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        if !self.is_paired {
+            return self.device.void_page(ppn);
+        }
+        let (first, second) = self.pair(ppn);
+        self.device.void_page(first)?;
+        self.device.void_page(second)
+    }
 }

@@ -168,6 +168,14 @@ impl<F: Flash> Flash for Faults<F> {
     fn sync(&mut self) -> Result<(), FlashError> {
         self.device.sync()
     }
+
+    fn is_cached(&self) -> bool {
+        self.device.is_cached()
+    }
+
+    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        self.device.void_page(ppn)
+    }
 }
 
 impl<F: Damage> Damage for Faults<F> {

@@ -89,4 +89,12 @@ impl<F: Flash> Flash for Meter<F> {
     fn sync(&mut self) -> Result<(), FlashError> {
         self.device.sync()
     }
+
+    fn is_cached(&self) -> bool {
+        self.device.is_cached()
+    }
+
+    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        self.device.void_page(ppn)
+    }
 }

@@ -248,6 +248,14 @@ impl<F: Damage> Flash for PowerCut<F> {
     fn sync(&mut self) -> Result<(), FlashError> {
         if self.is_off { Err(FlashError::PowerLost) } else { self.device.sync() }
     }
+
+    fn is_cached(&self) -> bool {
+        self.device.is_cached()
+    }
+
+    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        if self.is_off { Err(FlashError::PowerLost) } else { self.device.void_page(ppn) }
+    }
 }
 
 impl<F: Damage> Damage for PowerCut<F> {

@@ -84,6 +84,14 @@ impl<F: Flash> Flash for Strict<F> {
     fn sync(&mut self) -> Result<(), FlashError> {
         self.device.sync()
     }
+
+    fn is_cached(&self) -> bool {
+        self.device.is_cached()
+    }
+
+    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        self.device.void_page(ppn)
+    }
 }
 
 #[cfg(test)]

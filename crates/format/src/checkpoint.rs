@@ -105,7 +105,7 @@ impl<F: Flash> Formatted<F> {
                 }
                 None => continue,
             }
-            let scan = self.scan_segment(segment)?;
+            let scan = self.scan_segment(segment, None)?;
             reads += scan.reads;
             let Some(last) = scan.pages.first().filter(|page| page.owner == RECORD_OWNER) else { continue };
             reads += 1;

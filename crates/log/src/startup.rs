@@ -28,6 +28,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
     ) -> Result<(Self, Anchor), LogError> {
         // What cannot work is refused before anything is erased.
         let mut log = Self::closed(device, config, policies, owners)?;
+        log.device.reset_mark()?;
         for segment in core::mem::take(&mut log.free) {
             match log.device.erase_for_format(segment) {
                 Ok(()) => log.free.push_back(segment),
@@ -57,9 +58,9 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         restored: &Restored<O>,
         work: StartWork,
     ) -> Result<Anchor, LogError> {
-        let StartWork { mut anchor, checkpoint, suspect } = work;
+        let StartWork { mut anchor, checkpoint, suspect, void } = work;
         let device = self.device_mut();
-        device.note_seq(restored.seq);
+        device.settle(restored.seq, &void)?;
         match &checkpoint {
             Some(at) if device.layout().place == Place::Table => {
                 if !device.forget_record(at)? {

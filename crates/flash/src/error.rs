@@ -74,6 +74,9 @@ pub enum FlashError {
         /// The page that was to be programmed.
         ppn: Ppn,
     },
+    /// A sync has failed, so nothing is known of what was done since the one before. Nothing more is programmed, and no
+    /// flush succeeds, until the device is opened anew.
+    SyncFailed,
     /// The chip reported a failed program; the segment has to be retired.
     ProgramFailed {
         /// The page.
@@ -124,6 +127,9 @@ impl fmt::Display for FlashError {
             Self::NumbersSpent { ppn } => write!(
                 f,
                 "page {ppn} cannot be programmed: the device has used up its 2^48 - 1 sequence numbers; copy the data elsewhere and format it anew"
+            ),
+            Self::SyncFailed => f.write_str(
+                "an earlier sync failed, so what was written since the last flush that succeeded may be lost; nothing more can be written until the device is opened again: look at the disk below it first",
             ),
             Self::ProgramFailed { ppn } => write!(f, "programming page {ppn} failed"),
             Self::EraseFailed { segment } => write!(f, "erasing segment {segment} failed"),

@@ -88,6 +88,18 @@ pub trait Flash {
     fn void_page(&mut self, _ppn: Ppn) -> Result<(), FlashError> {
         Err(FlashError::Unsupported)
     }
+
+    /// The mark of a device that is cached: the last number given to [`Flash::set_mark`] that is on flash, or an earlier
+    /// one after a power cut. `None` if there is none.
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        Ok(None)
+    }
+
+    /// Keeps a number beside the pages, as durable as a page that is programmed now. Devices that are not cached ignore
+    /// it.
+    fn set_mark(&mut self, _mark: Option<u64>) -> Result<(), FlashError> {
+        Ok(())
+    }
 }
 
 /// What points to a device is one.
@@ -123,6 +135,12 @@ macro_rules! forward {
             }
             fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
                 (**self).void_page(ppn)
+            }
+            fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+                (**self).mark()
+            }
+            fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+                (**self).set_mark(mark)
             }
         }
     )*};

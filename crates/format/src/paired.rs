@@ -146,4 +146,12 @@ impl<F: Flash> Flash for Paired<F> {
         self.device.void_page(first)?;
         self.device.void_page(second)
     }
+
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        self.device.mark()
+    }
+
+    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+        self.device.set_mark(mark)
+    }
 }

@@ -75,4 +75,12 @@ impl<F: Flash> Flash for Recorder<F> {
     fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
         self.device.void_page(ppn)
     }
+
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        self.device.mark()
+    }
+
+    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+        self.device.set_mark(mark)
+    }
 }

@@ -114,6 +114,14 @@ impl<F: Flash> Flash for Strict<F> {
         self.next[segment.index()] = self.next[segment.index()].max(page + 1);
         self.device.void_page(ppn)
     }
+
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        self.device.mark()
+    }
+
+    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+        self.device.set_mark(mark)
+    }
 }
 
 #[cfg(test)]

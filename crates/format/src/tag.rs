@@ -114,8 +114,7 @@ impl Tag {
         let owner_bytes = usize::from(layout.owner_bytes);
         let before = &before[before.len().saturating_sub(layout.window.into())..];
         let skipped = self.skipped.min(Self::MAX_SKIPPED);
-        let flags =
-            u8::from(self.page.lost) | (skipped & 7) << 1 | self.page.heat_kind << 4 | (skipped >> 3) << 6;
+        let flags = u8::from(self.page.lost) | (skipped & 7) << 1 | self.page.heat_kind << 4 | (skipped >> 3) << 6;
         let len = bytes.len();
         let mut rest = &mut *bytes;
         rest.put(&[MAGIC, VERSION << 4 | layout.owner_bytes, self.kind as u8, flags]);

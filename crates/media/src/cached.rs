@@ -2,7 +2,7 @@ mod loss;
 
 use crate::Damage;
 pub use loss::{Lie, Loss};
-use loss::{Unit, UnitAt, Version};
+use loss::{Mark, Unit, UnitAt, Version};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,6 +22,7 @@ pub struct Cached<F> {
     unit_bytes: usize,
     is_write_through: bool,
     dirty: BTreeMap<usize, Unit>,
+    mark: Mark,
     operations: u64,
     syncs: u64,
     cut: Option<u64>,
@@ -35,8 +36,21 @@ impl<F: Damage> Cached<F> {
         let medium =
             (0..device.geometry().pages()).flat_map(|page| device.page_bytes_mut(Ppn(page)).to_vec()).collect();
         let (is_write_through, dirty) = (false, BTreeMap::new());
-        let (operations, syncs, cut, is_off, failing_syncs) = (0, 0, None, false, None);
-        Self { device, medium, unit_bytes, is_write_through, dirty, operations, syncs, cut, is_off, failing_syncs }
+        let (operations, syncs, cut, is_off) = (0, 0, None, false);
+        let (mark, failing_syncs) = (Mark::default(), None);
+        Self {
+            device,
+            medium,
+            unit_bytes,
+            is_write_through,
+            dirty,
+            mark,
+            operations,
+            syncs,
+            cut,
+            is_off,
+            failing_syncs,
+        }
     }
 
     /// The same layer without a cache: all is durable at once, as on a chip, and a crash takes nothing.
@@ -51,7 +65,7 @@ impl<F: Damage> Cached<F> {
         &mut self.device
     }
 
-    /// Programs, erases, pages made void, and syncs since the last crash, the interrupted one included.
+    /// Programs, erases, pages made void, marks set, and syncs since the last crash, the interrupted one included.
     pub fn operations(&self) -> u64 {
         self.operations
     }
@@ -95,6 +109,7 @@ impl<F: Damage> Cached<F> {
             }
             self.show(unit);
         }
+        self.mark.crash(loss, seed);
         (self.operations, self.cut, self.is_off, self.failing_syncs) = (0, None, false, None);
     }
 
@@ -106,6 +121,7 @@ impl<F: Damage> Cached<F> {
             self.dirty.remove(&unit);
             self.show(unit);
         }
+        self.mark.reopen();
         (self.operations, self.cut, self.is_off, self.failing_syncs) = (0, None, false, None);
     }
 
@@ -214,6 +230,7 @@ impl<F: Damage> Cached<F> {
             newest.is_none()
         });
         self.dirty = dirty;
+        self.mark.save();
     }
 
     fn page_range(&self, ppn: Ppn) -> Range<usize> {
@@ -270,7 +287,10 @@ impl<F: Damage> Flash for Cached<F> {
         self.device.sync()?;
         let now = self.syncs - 1;
         match self.failing_syncs.as_ref().filter(|(failing, _)| failing.contains(&now)).map(|(_, lie)| *lie) {
-            Some(Lie::ErrorAndDrop) => self.dirty.values_mut().for_each(|unit| unit.is_dropped = true),
+            Some(Lie::ErrorAndDrop) => {
+                self.dirty.values_mut().for_each(|unit| unit.is_dropped = true);
+                self.mark.drop_set();
+            }
             Some(Lie::Error) => {}
             None => {
                 self.save();
@@ -289,6 +309,25 @@ impl<F: Damage> Flash for Cached<F> {
             return Err(FlashError::Unsupported);
         }
         self.write(self.page_range(ppn), false, |device| device.void_page(ppn))
+    }
+
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        self.check_power()?;
+        self.device.mark()?;
+        Ok(self.mark.now())
+    }
+
+    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+        if self.is_write_through {
+            return Ok(());
+        }
+        let is_cut = self.begin()?;
+        let result = self.device.set_mark(mark);
+        // After an error it may be done or not.
+        if result.is_ok() || self.operations.is_multiple_of(2) {
+            self.mark.set(mark);
+        }
+        if is_cut { Err(FlashError::PowerLost) } else { result }
     }
 }
 

@@ -5,9 +5,9 @@ use std::ops::Range;
 /// Kinds of calls that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// Reads of pages and of parts of pages.
+    /// Reads of pages, of parts of pages, and of the mark.
     Read,
-    /// Programs of pages and of parts of pages, and making pages void.
+    /// Programs of pages and of parts of pages, making pages void, and setting the mark.
     Program,
     /// Erases.
     Erase,
@@ -205,6 +205,22 @@ impl<F: Damage> Flash for Flaky<F> {
                 let half = bytes.len() / 2;
                 bytes[..half].fill(0);
             }
+        }
+        Err(error)
+    }
+
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        match self.begin(Call::Read) {
+            None => self.device.mark(),
+            Some((_, error)) => Err(error),
+        }
+    }
+
+    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+        let Some((effect, error)) = self.begin(Call::Program) else { return self.device.set_mark(mark) };
+        // It is one sector of the host's disk.
+        if effect == Effect::Done {
+            self.device.set_mark(mark)?;
         }
         Err(error)
     }

@@ -90,3 +90,61 @@ impl Unit {
         version.map(|version| &*self.versions[version].bytes)
     }
 }
+
+/// The mark of a device, in a unit of its own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mark {
+    /// A crash cannot take it.
+    durable: Option<u64>,
+    /// Those set since the last sync.
+    set: Vec<Option<u64>>,
+    /// A sync gave them up.
+    is_dropped: bool,
+}
+
+impl Mark {
+    /// As it is read.
+    pub fn now(&self) -> Option<u64> {
+        self.set.last().copied().unwrap_or(self.durable)
+    }
+
+    pub fn set(&mut self, mark: Option<u64>) {
+        self.set.push(mark);
+        self.is_dropped = false;
+    }
+
+    /// A sync was `Ok`.
+    pub fn save(&mut self) {
+        if !self.is_dropped {
+            self.durable = self.now();
+            self.set.clear();
+        }
+    }
+
+    /// A sync has dropped what was set.
+    pub fn drop_set(&mut self) {
+        self.is_dropped = !self.set.is_empty();
+    }
+
+    /// The process ends: what was dropped is gone.
+    pub fn reopen(&mut self) {
+        if std::mem::take(&mut self.is_dropped) {
+            self.set.clear();
+        }
+    }
+
+    pub fn crash(&mut self, loss: Loss, seed: u64) {
+        self.reopen();
+        let draw = mix(seed, u64::MAX);
+        let last = self.set.len();
+        let left = match loss {
+            Loss::Everything | Loss::OnlyOne(_) | Loss::OnlyErases | Loss::OnlySpares => 0,
+            Loss::Nothing | Loss::AllButOne(_) => last,
+            Loss::Units { survive_percent } => last * usize::from(draw % 100 < survive_percent.into()),
+            Loss::Versions => (draw % (last as u64 + 1)) as usize,
+            Loss::Subset(_) => last * (draw % 2) as usize,
+        };
+        self.set.truncate(left);
+        self.save();
+    }
+}

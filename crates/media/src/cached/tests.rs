@@ -174,3 +174,26 @@ fn parts_clear_bits_of_what_is_read_now_and_addresses_past_the_end_are_errors() 
     let past = FlashError::SegmentOutOfRange { segment: SegmentId(3), segments: 3 };
     assert_eq!(flash.erase(SegmentId(3)), Err(past));
 }
+
+#[test]
+fn the_mark_is_as_durable_as_a_page() {
+    let mut flash = device();
+    flash.set_mark(Some(7)).unwrap();
+    flash.sync().unwrap();
+    flash.set_mark(Some(8)).unwrap();
+    flash.set_mark(None).unwrap();
+    assert_eq!(flash.mark(), Ok(None));
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..30 {
+        let mut flash = flash.clone();
+        flash.crash(Loss::Versions, seed);
+        seen.insert(flash.mark().unwrap());
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [None, Some(7), Some(8)]);
+    flash.fail_sync(0, 1, Lie::ErrorAndDrop);
+    assert!(flash.sync().is_err());
+    assert_eq!(flash.mark(), Ok(None));
+    flash.sync().unwrap();
+    flash.reopen();
+    assert_eq!(flash.mark(), Ok(Some(7)));
+}

@@ -38,6 +38,11 @@ impl<F: Flash> Strict<F> {
         self.device
     }
 
+    /// The device below.
+    pub fn inner(&self) -> &F {
+        &self.device
+    }
+
     /// The device below, to damage it in tests.
     pub fn inner_mut(&mut self) -> &mut F {
         &mut self.device

@@ -138,7 +138,7 @@ pub fn run<F: Flash>(disk: &mut Disk<F>, oracle: &mut Oracle, steps: &[Step]) ->
                 content(lpn, version, &mut page);
                 let hint = if read_only { Hint::ReadOnly } else { Hint::None };
                 disk.write(lpn, &page, hint, time * 1000)?;
-                oracle.durable(lpn);
+                oracle.written(lpn);
             }
             Step::Trim(first, end) => {
                 for lpn in first..end {

@@ -66,6 +66,13 @@ pub(super) struct Oracle {
     next_id: u32,
 }
 
+/// How many versions of the names and of each file a step has tried.
+#[derive(Clone, Debug)]
+pub(super) struct Tried {
+    trees: usize,
+    files: BTreeMap<u32, usize>,
+}
+
 fn path(d: u8, n: u8) -> Vec<u8> {
     let mut path = if d == 0 { Vec::new() } else { vec![b'/', b'C' + d] };
     path.extend([b'/', b'a' + n]);
@@ -116,6 +123,22 @@ impl Oracle {
     pub fn all_durable(&mut self) {
         self.trees.drain(..self.trees.len() - 1);
         self.files.values_mut().for_each(|versions| drop(versions.drain(..versions.len() - 1)));
+    }
+
+    /// How much was tried since `before`, by the step that failed last.
+    pub fn tried_since(&self, before: &Self) -> Tried {
+        let trees = self.trees.len() - before.trees.len();
+        let tried = |(id, versions): (&u32, &Vec<_>)| (*id, versions.len() - before.files.get(id).map_or(0, Vec::len));
+        Tried { trees, files: self.files.iter().map(tried).collect() }
+    }
+
+    /// All is durable, but it is open what became of the last step, which failed: what was before it may be there, too.
+    pub fn all_durable_but(&mut self, last: &Tried) {
+        let old = |len: usize, tried: usize| len - len.min(tried + 1);
+        self.trees.drain(..old(self.trees.len(), last.trees));
+        for (id, versions) in &mut self.files {
+            versions.drain(..old(versions.len(), last.files[id]));
+        }
     }
 
     fn file_durable(&mut self, id: u32) {

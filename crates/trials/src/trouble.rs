@@ -67,7 +67,7 @@ impl Watch {
         self.refusals += 1;
         match refusal.device {
             Some(FlashError::Io { .. }) if has_failed => Ok(None),
-            Some(FlashError::SyncFailed) if now > 0 => {
+            Some(FlashError::Stopped) if now > 0 => {
                 self.is_stopped = true;
                 Ok(None)
             }

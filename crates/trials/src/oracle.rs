@@ -70,7 +70,6 @@ impl Oracle {
 
     fn attempt_version(&mut self, lpn: u32, version: Option<u64>) {
         self.versions[lpn as usize].push(version);
-        self.refused[lpn as usize] = 0;
         self.history.iter_mut().for_each(|history| history.push((lpn, version)));
     }
 
@@ -79,8 +78,14 @@ impl Oracle {
         self.attempt_version(lpn, None);
     }
 
+    /// The trim of a page that was tried last has returned without an error.
+    pub fn trimmed(&mut self, lpn: u32) {
+        self.refused[lpn as usize] = 0;
+    }
+
     /// The write of a page that was tried last has returned without an error.
     pub fn written(&mut self, lpn: u32) {
+        self.refused[lpn as usize] = 0;
         if !self.is_cached {
             self.durable(lpn);
         }

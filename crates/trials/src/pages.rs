@@ -152,8 +152,9 @@ fn take<S: PageStore>(
             Step::Trim(first, end) => {
                 for lpn in first..end {
                     oracle.attempt_trim(lpn);
-                    if insist(store, watch, retries, S::host, |store| store.trim(lpn, time_us))?.is_none() {
-                        oracle.refused(lpn);
+                    match insist(store, watch, retries, S::host, |store| store.trim(lpn, time_us))? {
+                        Some(()) => oracle.trimmed(lpn),
+                        None => oracle.refused(lpn),
                     }
                 }
             }

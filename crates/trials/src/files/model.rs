@@ -170,12 +170,17 @@ impl Oracle {
             }
         }
         let Some(at) = self.trees.iter().rposition(|(_, allowed)| *allowed == tree) else {
-            let show = |tree: &Tree| {
-                let names = tree.iter().map(|(path, (_, id))| format!("{}={id}", String::from_utf8_lossy(path)));
-                names.collect::<Vec<_>>().join(" ")
+            let differing = |allowed: &Tree| -> Vec<String> {
+                let show = |sign: char, (path, (_, id)): (&Vec<u8>, &(bool, u32))| {
+                    format!("{sign}{}={id}", String::from_utf8_lossy(path).replace("xxxxxxxxxx", ""))
+                };
+                let more = tree.iter().filter(|(path, entry)| allowed.get(*path) != Some(entry));
+                let fewer = allowed.iter().filter(|(path, entry)| tree.get(*path) != Some(entry));
+                more.map(|entry| show('+', entry)).chain(fewer.map(|entry| show('-', entry))).collect()
             };
-            let allowed: Vec<_> = self.trees.iter().map(|(_, tree)| format!("[{}]", show(tree))).collect();
-            return Err(format!("names are [{}], allowed are {}", show(&tree), allowed.join(", ")));
+            let nearest = self.trees.iter().map(|(_, allowed)| differing(allowed)).min_by_key(Vec::len);
+            let (nearest, trees) = (nearest.unwrap_or_default().join(" "), self.trees.len());
+            return Err(format!("names are none of the {trees} that they may be; from the nearest: {nearest}"));
         };
         self.trees = vec![self.trees.swap_remove(at)];
         let mut files = BTreeMap::new();

@@ -88,6 +88,18 @@ impl<F: Flash> Formatted<F> {
         Ok(found)
     }
 
+    /// The pages of a segment that were programmed after the mark of the device, by reading each of them. They can be
+    /// behind older ones, which an erase that did not become durable has left: those stand for a whole segment in
+    /// [`Formatted::scan_segment`].
+    pub fn pages_after(&mut self, segment: SegmentId, mark: u64) -> Result<(Vec<Ppn>, u32), FlashError> {
+        let mut found = FoundSegment::default();
+        if self.layout.place == Place::Spare {
+            self.scan_every_page(segment, mark, &mut found)?;
+        }
+        let after = found.pages.iter().filter(|page| page.seq > mark).map(|page| page.ppn);
+        Ok((after.chain(found.torn.iter().copied()).collect(), found.reads))
+    }
+
     /// The pages that were programmed before a page in its segment, nearest first, as far as its tag's window names
     /// them; none if its tag cannot be read.
     pub fn earlier_pages(&mut self, ppn: Ppn) -> Result<Vec<Earlier>, FlashError> {

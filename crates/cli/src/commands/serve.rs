@@ -1,14 +1,26 @@
 use crate::args::ServeArgs;
 use crate::failure::{Failure, of_image, of_volume};
 use margay_media::ImageFlash;
-use margay_serve::{Listen, Offer, Options, Outcome};
+use margay_serve::{Limits, Listen, Offer, Options, Outcome};
 use margay_trace::{Format, TraceWriter};
 use margay_volume::{OpenOptions, Volume};
 use std::path::Path;
+use std::time::Duration;
 
 pub fn run(args: ServeArgs) -> Result<(), Failure> {
     let level = if args.verbose { tracing::Level::INFO } else { tracing::Level::WARN };
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).init();
+    let limits = Limits {
+        max_connections: args.max_connections as usize,
+        max_requests: args.max_requests as usize,
+        max_memory_bytes: args.max_memory,
+        max_connection_memory_bytes: args.max_connection_memory,
+        handshake_timeout: Duration::from_secs(args.handshake_timeout),
+        client_timeout: Duration::from_secs(args.client_timeout),
+        ..Limits::default()
+    };
+    let options_of_memory = "(--max-memory, --max-connection-memory, --max-connections)";
+    limits.check().map_err(|error| Failure::Usage(format!("{error} {options_of_memory}")))?;
     let mut record = match &args.record {
         Some(path) => Some(TraceWriter::create(path, Format::MGT)?),
         None => None,
@@ -36,9 +48,8 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
         tls: args.tls.clone(),
         requires_tls: args.tls_required,
         verify_clients: args.tls_verify_clients,
-        max_connections: args.max_connections as usize,
-        max_requests: args.max_requests as usize,
         run: args.run.clone(),
+        limits,
     };
     let ready = |uri: &str| {
         if args.run.is_none() {

@@ -7,7 +7,7 @@ mod client;
 mod common;
 
 use client::*;
-use common::{MARGAY, run};
+use common::{MARGAY, has, run};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -285,4 +285,29 @@ fn replies_are_not_lost_when_the_server_stops_while_a_client_sends() {
     assert!(child.wait().unwrap().success());
     assert_eq!(replies[..16], [&[0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0][..], &cookie.to_be_bytes()].concat());
     assert!(replies[16..].starts_with(&data), "{} bytes were sent", replies.len());
+}
+
+#[test]
+fn verified_clients_are_the_only_ones() {
+    if !has("openssl") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
+    let names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"];
+    let files = ["-keyout", &at("server-key.pem"), "-out", &at("server-cert.pem")];
+    run("openssl", &[&["req", "-x509"][..], &key, &names, &files].concat());
+    std::fs::copy(at("server-cert.pem"), at("ca-cert.pem")).unwrap();
+    let tls = folder.path().display().to_string();
+    let server = Server::start(&["--tls", &tls, "--tls-verify-clients", "--handshake-timeout", "1"]);
+    let mut plain = Client::connect(&server.socket);
+    assert_eq!(plain.go(""), Err((1 << 31) + 5), "a client without TLS was served");
+    plain.send_option(OPT_EXPORT_NAME, b"");
+    assert!(plain.is_closed(), "a client without TLS was served by the old way");
+    // One that begins TLS and does not go on is disconnected.
+    let mut half = Client::connect(&server.socket);
+    assert_eq!(half.option(OPT_STARTTLS, &[])[0].0, REP_ACK);
+    half.stream.write_all(&[0x16, 3, 1, 2, 0]).unwrap();
+    assert!(is_dropped_in_time(half.stream));
 }

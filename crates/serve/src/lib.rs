@@ -57,7 +57,7 @@ pub struct Options {
     pub tls: Option<PathBuf>,
     /// Refuses clients that do not start TLS.
     pub requires_tls: bool,
-    /// Asks clients for a certificate signed by ca-cert.pem.
+    /// Refuses clients without a certificate signed by ca-cert.pem, and so those that do not start TLS.
     pub verify_clients: bool,
     /// What clients may take.
     pub limits: Limits,
@@ -173,7 +173,7 @@ pub fn serve_until(
         exports,
         queues: engines.iter().map(|engine| engine.jobs.clone()).collect(),
         tls,
-        requires_tls: options.requires_tls,
+        requires_tls: options.requires_tls || options.verify_clients,
         limits: limits.clone(),
         memory,
         stopping: Stopping(is_stopping),

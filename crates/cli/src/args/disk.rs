@@ -124,7 +124,7 @@ pub struct ServeArgs {
     /// Refuse clients that do not use TLS
     #[arg(long, requires = "tls")]
     pub tls_required: bool,
-    /// Require of clients a certificate signed by ca-cert.pem of that folder
+    /// Refuse clients without a certificate signed by ca-cert.pem of that folder, and so all that do not use TLS
     #[arg(long, requires = "tls")]
     pub tls_verify_clients: bool,
     /// Maximum number of connections at one time; further clients wait, and a connection that has made no progress for a

@@ -288,6 +288,46 @@ fn replies_are_not_lost_when_the_server_stops_while_a_client_sends() {
 }
 
 #[test]
+fn a_standard_error_that_nobody_reads_stops_nothing() {
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    let stderr = writer.try_clone().unwrap();
+    // Fills the pipe, and waits for ever.
+    std::thread::spawn(move || while writer.write_all(&[b'.'; 512]).is_ok() {});
+    std::thread::sleep(Duration::from_millis(300));
+    let mut server = Server::start_with(&["--verbose"], stderr);
+    for _ in 0..1500 {
+        // Each connection is a message, and one about nonsense.
+        let mut stream = UnixStream::connect(&server.socket).unwrap();
+        stream.write_all(&[0xFF; 4]).unwrap();
+    }
+    server.serves_others();
+    let took = server.terminate();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn messages_of_a_kind_are_written_ten_times_a_second_and_then_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stderr");
+    let mut server = Server::start_with(&[], std::fs::File::create(&path).unwrap());
+    for _ in 0..300 {
+        let mut stream = UnixStream::connect(&server.socket).unwrap();
+        stream.write_all(&[0xFF; 4]).unwrap();
+        // Until the server has closed it.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    server.terminate();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let is_summary = |line: &&str| line.contains("more messages like this one were suppressed");
+    let (summaries, lines): (Vec<_>, Vec<_>) = text.lines().filter(|line| line.contains("WARN")).partition(is_summary);
+    let suppressed: usize =
+        summaries.iter().map(|line| line.split(' ').next().unwrap().parse::<usize>().unwrap()).sum();
+    // One more is about the look whether the server has started.
+    assert!((300..=301).contains(&(lines.len() + suppressed)), "{text}");
+    assert!(suppressed > 0 && lines.len() <= 10 * (summaries.len() + 1), "{text}");
+}
+
+#[test]
 fn verified_clients_are_the_only_ones() {
     if !has("openssl") {
         return;

@@ -88,6 +88,12 @@ pub enum ServeError {
         /// The path.
         path: PathBuf,
     },
+    /// Something else than a server has locked the folder of the Unix socket.
+    #[error("the folder of {} is locked by another program: end that program, or choose another path", path.display())]
+    FolderLocked {
+        /// The path of the socket.
+        path: PathBuf,
+    },
     /// Nothing was passed by systemd.
     #[error("systemd passed no socket: start this by a .socket unit, or use --listen or --unix")]
     NoSocket,

@@ -9,6 +9,24 @@ use margay_log::{Config, Hint};
 ///
 /// A write of a page is atomic: after a power cut it is there or not. What was written or trimmed before a flush that
 /// returned survives.
+///
+/// ```
+/// use margay_media::RamFlash;
+/// use margay_volume::flash::Geometry;
+/// use margay_volume::{Disk, FormatOptions, Hint, OpenOptions};
+///
+/// let chip = RamFlash::new(Geometry::new(64, 32, 2048)?.with_spare(64));
+/// let options = FormatOptions { exported_pages: Some(1500), placement: "m1".parse()?, ..FormatOptions::default() };
+/// let mut disk = Disk::format(chip, &options)?;
+/// disk.write(1499, &[1; 2048], Hint::None, 0)?;
+/// disk.flush()?;
+///
+/// // After a power cut, and with another selection policy from now on.
+/// let options = OpenOptions { selection: Some("greedy".parse()?), ..OpenOptions::default() };
+/// let disk = Disk::open(disk.into_device(), &options)?;
+/// assert!(disk.is_mapped(1499) && !disk.is_mapped(0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Disk<F> {
     ftl: Ftl<Formatted<F>>,

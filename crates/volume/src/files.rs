@@ -9,6 +9,22 @@ use margay_fs::{FoundFs, Fs, FsCheck, Problem, find, owners};
 const MIN_STREAMS: u32 = 5;
 
 /// A file system on a device.
+///
+/// ```
+/// use margay_media::RamFlash;
+/// use margay_volume::flash::Geometry;
+/// use margay_volume::fs::{NewObject, ROOT, RenameFlags};
+/// use margay_volume::{FilesFormatOptions, format_files};
+///
+/// let chip = RamFlash::new(Geometry::new(64, 32, 2048)?.with_spare(64));
+/// let mut files = format_files(chip, &FilesFormatOptions::default())?;
+/// let file = files.create(ROOT, b"settings.new", &NewObject::FILE)?.object;
+/// files.write(file, 0, b"volume = 11")?;
+/// files.rename(ROOT, b"settings.new", ROOT, b"settings", RenameFlags::default())?;
+/// files.sync()?;
+/// assert_eq!(files.resolve(b"settings")?.size, 11);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type Files<F> = Fs<Formatted<F>>;
 
 /// A file system that was opened, and what was found to be wrong with it.

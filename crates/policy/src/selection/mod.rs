@@ -93,6 +93,19 @@ impl Kind for SelectionKind {
 }
 
 /// A selection policy with its parameters.
+///
+/// ```
+/// use margay_policy::SelectionSpec;
+///
+/// let selection: SelectionSpec = "cost-benefit:age=invalidated".parse()?;
+/// assert_eq!(selection.name(), "cost-benefit");
+/// // What it is printed as can be parsed again, and names the parameters that are not the usual ones.
+/// assert_eq!(selection.to_string().parse(), Ok(selection));
+/// // An unknown name is an error that lists the known ones.
+/// let error = "greediest".parse::<SelectionSpec>().unwrap_err();
+/// assert!(error.to_string().contains("greedy"));
+/// # Ok::<(), margay_policy::SpecError>(())
+/// ```
 pub type SelectionSpec = Spec<SelectionKind>;
 
 impl SelectionSpec {

@@ -80,7 +80,21 @@ pub fn size_from_trace(experiment: &mut Experiment) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Runs an experiment to its end. `progress` is called every few thousand operations and stops the run by
+/// Runs an experiment to its end.
+///
+/// ```
+/// use margay_lab::{DeviceSpec, Experiment, Limit, Source, run};
+///
+/// let device = DeviceSpec::load("spi-nor-16mb")?;
+/// let mut experiment = Experiment::new(device, Source::Workload("hot-cold:90/10".parse()?));
+/// experiment.selection = "cat".parse()?;
+/// experiment.limit = Limit::DeviceWrites(2.0);
+/// let outcome = run(&experiment, &mut |_| true)?;
+/// assert!(outcome.row.wa > 1.0 && outcome.row.erases > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// `progress` is called every few thousand operations and stops the run by
 /// returning false.
 pub fn run(experiment: &Experiment, progress: &mut dyn FnMut(Step) -> bool) -> Result<Outcome, LabError> {
     run_prepared(experiment, &prepare(experiment)?, progress)

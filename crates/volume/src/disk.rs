@@ -1,7 +1,7 @@
 use crate::options::{config, formatted, override_policies, policies};
 use crate::{FormatOptions, OpenOptions, VolumeError};
 use margay_flash::{Flash, Geometry, Lpn};
-use margay_format::{Anchor, ClientKind, Formatted, Layout, Superblock, find_superblock, shown_geometry};
+use margay_format::{Anchor, ClientKind, Formatted, Layout, Superblock, find_superblock};
 use margay_ftl::{Ftl, MountReport, OwnPages, load};
 use margay_log::{Config, Hint};
 
@@ -61,7 +61,7 @@ pub fn find<F: Flash>(device: &mut F) -> Result<Superblock, VolumeError> {
 
 /// Maximum of pages that a device of this shape can export with these options.
 pub fn limit_pages(geometry: &Geometry, options: &FormatOptions) -> Result<u32, VolumeError> {
-    let geometry = &shown_geometry(geometry);
+    let geometry = &options.store.geometry(geometry)?;
     let layout = Layout::new(geometry, u64::from(geometry.pages()))?;
     let superblock = options.store.superblock(geometry, ClientKind::Disk, &options.placement);
     let config = config(&superblock, &layout)?;
@@ -89,9 +89,10 @@ fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock
 }
 
 impl<F: Flash> Disk<F> {
-    /// Formats a device: all that is on it is lost. Segments that cannot be erased are retired.
+    /// Formats a device: all that is on it is lost. Segments that cannot be erased are retired. Fails, with the device as it
+    /// was, if the options do not fit it.
     pub fn format(device: F, options: &FormatOptions) -> Result<Self, VolumeError> {
-        let superblock = superblock(&shown_geometry(device.geometry()), options)?;
+        let superblock = superblock(&options.store.geometry(device.geometry())?, options)?;
         let (store, config) = store(device, &superblock)?;
         let policies = policies(&superblock, &config)?;
         let (ftl, anchor) = Ftl::format(store, &superblock, config, policies)?;

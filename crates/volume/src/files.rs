@@ -2,7 +2,7 @@ use crate::options::{config, formatted, override_policies, policies};
 use crate::{FilesFormatOptions, FilesOpenOptions, VolumeError};
 use alloc::vec::Vec;
 use margay_flash::{Flash, Geometry};
-use margay_format::{ClientKind, Formatted, Layout, Superblock, shown_geometry};
+use margay_format::{ClientKind, Formatted, Layout, Superblock};
 use margay_fs::{FoundFs, Fs, FsCheck, Problem, find, owners};
 
 /// Streams for which room is kept, so that the allocator can be changed later.
@@ -46,9 +46,10 @@ fn superblock(geometry: &Geometry, options: &FilesFormatOptions) -> Result<Super
     Ok(Superblock { exported_pages, ..superblock })
 }
 
-/// Formats a device with a file system: all that is on it is lost.
+/// Formats a device with a file system: all that is on it is lost. Fails, with the device as it was, if the options do not
+/// fit it.
 pub fn format_files<F: Flash>(device: F, options: &FilesFormatOptions) -> Result<Files<F>, VolumeError> {
-    let superblock = superblock(&shown_geometry(device.geometry()), options)?;
+    let superblock = superblock(&options.store.geometry(device.geometry())?, options)?;
     let store = formatted(device, &superblock, owners())?;
     let config = config(&superblock, store.layout())?;
     let policies = policies(&superblock, &config)?;

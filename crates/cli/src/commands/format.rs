@@ -64,6 +64,7 @@ fn format(args: &FormatArgs, device: ImageFlash) -> Result<(), Failure> {
             low_water: args.low_water,
             high_water: args.high_water.unwrap_or(args.low_water),
             uuid: *uuid::Uuid::new_v4().as_bytes(),
+            pair_pages: args.flash.pair_pages,
             ..defaults.store
         },
         exported_pages: args.export.as_ref().map(share).transpose()?,

@@ -19,7 +19,8 @@ pub trait Observer: Sync {
 ///
 /// ```
 /// use margay_lab::compare::{Observer, compare};
-/// use margay_lab::{DeviceSpec, Experiment, LabError, Limit, Outcome, Source, Step};
+/// use margay_lab::{Experiment, LabError, Limit, Outcome, Source, Step};
+/// use margay_media::DeviceSpec;
 ///
 /// /// Says nothing, stops nothing.
 /// struct Silent;

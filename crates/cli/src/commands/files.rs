@@ -8,8 +8,7 @@ use crate::output::print_bytes;
 use margay_flash::Flash;
 use margay_fs::{Attributes, FsError, Kind, NewObject, ROOT, Time};
 use margay_fuse::{FileSystem, now};
-use margay_lab::DeviceSpec;
-use margay_media::ImageFlash;
+use margay_media::{DeviceSpec, ImageFlash};
 use margay_theory::cleaning_cost;
 use margay_volume::{
     AnyFlash, FilesFormatOptions, FilesOpenOptions, Metrics, OpenedFiles, StoreOptions, check_files, format_files,

@@ -2,8 +2,7 @@ use crate::args::{FormatArgs, bytes};
 use crate::args::{GeometryArgs, exported_pages};
 use crate::failure::{Failure, of_image, of_volume};
 use margay_flash::{Flash, Geometry};
-use margay_lab::DeviceSpec;
-use margay_media::ImageFlash;
+use margay_media::{DeviceSpec, ImageFlash};
 use margay_volume::{FormatOptions, StoreOptions, Volume};
 use std::path::Path;
 

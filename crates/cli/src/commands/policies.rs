@@ -1,6 +1,6 @@
 use crate::args::ListOf;
 use crate::failure::Failure;
-use margay_lab::{DeviceSpec, presets};
+use margay_media::{DeviceSpec, presets};
 use margay_policy::spec::{Kind, Row};
 use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Spec};
 use margay_trace::Format;

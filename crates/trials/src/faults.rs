@@ -1,5 +1,5 @@
 use crate::setup::run;
-use crate::{Chip, Oracle, Setup, Step, Tally, script};
+use crate::{Chip, DiskStep, Oracle, Setup, Tally, script};
 use margay_flash::{Lpn, Ppn};
 use margay_ftl::FtlError;
 use margay_media::{Damage, Faults, RamFlash, Strict};
@@ -14,10 +14,10 @@ fn device(setup: &Setup) -> Device {
     Faults::new(Strict::new(RamFlash::new(setup.geometry)), ECC_BITS)
 }
 
-fn steps(setup: &Setup, seed: u64, len: usize) -> Vec<Step> {
-    let mut steps: Vec<_> = (0..setup.pages()).map(|lpn| Step::Write(lpn, lpn % 8 == 7)).collect();
+fn steps(setup: &Setup, seed: u64, len: usize) -> Vec<DiskStep> {
+    let mut steps: Vec<_> = (0..setup.pages()).map(|lpn| DiskStep::Write(lpn, lpn % 8 == 7)).collect();
     steps.extend(script(setup.pages(), len, seed));
-    steps.push(Step::Flush);
+    steps.push(DiskStep::Flush);
     steps
 }
 
@@ -172,14 +172,14 @@ impl BitErrors<'_> {
         let mut oracle = Oracle::new(setup.pages());
         let mut disk = text("format", setup.format(&mut device))?;
         text("script", run(&mut disk, &mut oracle, &steps(setup, self.seed, 100)))?;
-        text("write", run(&mut disk, &mut oracle, &[Step::Write(lpn, false), Step::Flush]))?;
+        text("write", run(&mut disk, &mut oracle, &[DiskStep::Write(lpn, false), DiskStep::Flush]))?;
         let ppn = disk.ftl().place(Lpn(lpn)).ok_or("a page that was written has a place")?;
         disk.device_mut().flip_bits(setup.chip.data_page(ppn), bits);
         let mut page = vec![0; setup.geometry.page_bytes() as usize];
         let read = disk.read(lpn, &mut page);
         if bits <= ECC_BITS {
             text("a correctable read", read)?;
-            text("idle", run(&mut disk, &mut oracle, &[Step::Idle]))?;
+            text("idle", run(&mut disk, &mut oracle, &[DiskStep::Idle]))?;
             if disk.ftl().place(Lpn(lpn)) == Some(ppn) {
                 return Err("a page that was hard to read was not rewritten".into());
             }
@@ -190,13 +190,13 @@ impl BitErrors<'_> {
             // The cleaner moves it about; it stays an error.
             let others: Vec<_> = script(setup.pages(), 400, self.seed ^ 5)
                 .into_iter()
-                .filter(|step| matches!(step, Step::Write(other, _) if *other != lpn))
+                .filter(|step| matches!(step, DiskStep::Write(other, _) if *other != lpn))
                 .collect();
             text("writing others", run(&mut disk, &mut oracle, &others))?;
             if !disk.read(lpn, &mut page).is_err_and(|error| is_unreadable(&error)) {
                 return Err("a lost page was read after it was moved".into());
             }
-            text("writing it anew", run(&mut disk, &mut oracle, &[Step::Write(lpn, false), Step::Flush]))?;
+            text("writing it anew", run(&mut disk, &mut oracle, &[DiskStep::Write(lpn, false), DiskStep::Flush]))?;
         }
         oracle.check(&mut disk)?;
         text("audit", disk.audit())

@@ -2,7 +2,7 @@
 
 use crate::enumerate::{Cuts, Device, TrialTarget, enumerate};
 use crate::oracle::content;
-use crate::{Chip, Oracle, Step, Tally, script};
+use crate::{Chip, DiskStep, Oracle, Tally, script};
 use margay_flash::{Flash, FlashError, Lpn};
 use margay_format::Formatted;
 use margay_hybrid::{FormatOptions, Hybrid, HybridError, Mapping, OpenError, Persistence, format, open};
@@ -27,16 +27,16 @@ pub fn hybrid_power_cuts(
 }
 
 /// Writes and flushes; a hybrid-mapped disk has no trims. Every fifth write begins a run from the start of a block.
-pub(crate) fn steps(len: usize, seed: u64) -> Vec<Step> {
+pub(crate) fn steps(len: usize, seed: u64) -> Vec<DiskStep> {
     let mut steps = Vec::new();
     for step in script(PAGES, len, seed) {
         match step {
-            Step::Write(lpn, _) if lpn % 5 == 0 => {
+            DiskStep::Write(lpn, _) if lpn % 5 == 0 => {
                 let first = lpn / 8 * 8;
-                steps.extend((first..PAGES.min(first + 3 + lpn % 6)).map(|lpn| Step::Write(lpn, false)));
+                steps.extend((first..PAGES.min(first + 3 + lpn % 6)).map(|lpn| DiskStep::Write(lpn, false)));
             }
-            Step::Write(..) | Step::Flush => steps.push(step),
-            Step::Trim(..) | Step::Idle => {}
+            DiskStep::Write(..) | DiskStep::Flush => steps.push(step),
+            DiskStep::Trim(..) | DiskStep::Idle => {}
         }
     }
     steps
@@ -56,12 +56,12 @@ pub(crate) fn ram(chip: Chip, spare: u32) -> Strict<RamFlash> {
 pub(crate) fn run<F: Flash>(
     disk: &mut Hybrid<Formatted<F>>,
     oracle: &mut Oracle,
-    steps: &[Step],
+    steps: &[DiskStep],
 ) -> Result<(), HybridError> {
     let mut page = [0; PAGE_BYTES];
     for step in steps {
         match *step {
-            Step::Write(lpn, _) => {
+            DiskStep::Write(lpn, _) => {
                 let version = oracle.attempt(lpn);
                 content(lpn, version, &mut page);
                 disk.write_alone(Lpn(lpn), &page)?;
@@ -82,7 +82,7 @@ pub(crate) fn check<F: Flash>(disk: &mut Hybrid<Formatted<F>>, oracle: &mut Orac
 struct Trial {
     chip: Chip,
     mapping: Mapping,
-    steps: Vec<Step>,
+    steps: Vec<DiskStep>,
     seed: u64,
 }
 
@@ -108,7 +108,7 @@ impl TrialTarget for Trial {
         let mut oracle = Oracle::new(PAGES);
         let mut disk = format(&mut device, &options(self.mapping)).expect("format");
         // Clean: every page was written; else some never were.
-        let all = (0..PAGES).map(|lpn| Step::Write(lpn, false));
+        let all = (0..PAGES).map(|lpn| DiskStep::Write(lpn, false));
         let mut before: Vec<_> = if clean { all.collect() } else { Vec::new() };
         before.extend(steps(if clean { 200 } else { 20 }, self.seed ^ 0xBA5E));
         run(&mut disk, &mut oracle, &before).expect("filling");

@@ -1,7 +1,7 @@
 //! Bad segments, bit errors and damaged metadata under hybrid-mapped disks.
 
 use crate::hybrid::{PAGE_BYTES, PAGES, check, options, ram, run, steps};
-use crate::{Chip, Oracle, Step, Tally};
+use crate::{Chip, DiskStep, Oracle, Tally};
 use margay_flash::{Flash, FlashError, Geometry, Lpn, Ppn};
 use margay_format::{Formatted, Layout, shown_geometry};
 use margay_hybrid::{Hybrid, HybridError, Mapping, OpenError, format, open};
@@ -21,8 +21,8 @@ fn device(chip: Chip, spare_segments: u32) -> Device {
     Faults::new(ram(chip, spare_segments), ECC_BITS)
 }
 
-fn every_page() -> impl Iterator<Item = Step> {
-    (0..PAGES).map(|lpn| Step::Write(lpn, false))
+fn every_page() -> impl Iterator<Item = DiskStep> {
+    (0..PAGES).map(|lpn| DiskStep::Write(lpn, false))
 }
 
 /// Whether a page is lost, and not the whole disk.
@@ -112,14 +112,14 @@ fn bit_error_trial(chip: Chip, mapping: Mapping, seed: u64, lpn: u32, bits: u32)
     let mut device = device(chip, 0);
     let mut oracle = Oracle::new(PAGES);
     let mut disk = text("format", format(&mut device, &options(mapping)))?;
-    let before: Vec<_> = every_page().chain(steps(60, seed)).chain([Step::Write(lpn, false)]).collect();
+    let before: Vec<_> = every_page().chain(steps(60, seed)).chain([DiskStep::Write(lpn, false)]).collect();
     text("script", run(&mut disk, &mut oracle, &before))?;
     let ppn = disk.place(Lpn(lpn)).ok_or("a page that was written has a place")?;
     disk.store_mut().device_mut().flip_bits(chip.data_page(ppn), bits);
     let is_lost = bits > ECC_BITS;
     let others: Vec<_> = steps(200, seed ^ 5)
         .into_iter()
-        .filter(|step| !is_lost || !matches!(step, Step::Write(other, _) if *other == lpn))
+        .filter(|step| !is_lost || !matches!(step, DiskStep::Write(other, _) if *other == lpn))
         .collect();
     let expected = if is_lost { vec![lpn] } else { Vec::new() };
     let expect_lost = |disk: &mut Disk<'_>, oracle: &mut Oracle, when: &str| {
@@ -132,7 +132,7 @@ fn bit_error_trial(chip: Chip, mapping: Mapping, seed: u64, lpn: u32, bits: u32)
     drop(disk);
     let mut disk = text("mount", open(&mut device))?;
     expect_lost(&mut disk, &mut oracle, "after a mount")?;
-    text("writing it anew", run(&mut disk, &mut oracle, &[Step::Write(lpn, false), Step::Flush]))?;
+    text("writing it anew", run(&mut disk, &mut oracle, &[DiskStep::Write(lpn, false), DiskStep::Flush]))?;
     check(&mut disk, &mut oracle, "after writing it anew")?;
     drop(disk);
     check(&mut text("mount", open(&mut device))?, &mut oracle, "after the second mount")
@@ -145,7 +145,7 @@ fn used(chip: Chip, mapping: Mapping, seed: u64, is_full: bool) -> (Device, Orac
     let mut disk = format(&mut device, &options(mapping)).expect("format");
     let mut script: Vec<_> = every_page().filter(|_| is_full).collect();
     script.extend(steps(if is_full { 200 } else { 30 }, seed));
-    script.push(Step::Flush);
+    script.push(DiskStep::Flush);
     run(&mut disk, &mut oracle, &script).expect("script");
     drop(disk);
     (device, oracle)
@@ -209,7 +209,7 @@ fn unreadable_trial(
     if still.iter().any(|lpn| !lost.contains(lpn)) {
         return Err(format!("pages {still:?} were lost by writing"));
     }
-    let everything: Vec<_> = every_page().chain([Step::Flush]).collect();
+    let everything: Vec<_> = every_page().chain([DiskStep::Flush]).collect();
     text("writing everything", run(&mut disk, &mut oracle, &everything))?;
     check(&mut disk, &mut oracle, "after writing everything")?;
     Ok(Some(oracle))

@@ -3,6 +3,7 @@
 
 mod enumerate;
 mod faults;
+mod file_script;
 mod files;
 mod hybrid;
 mod hybrid_faults;
@@ -16,7 +17,7 @@ pub use hybrid::hybrid_power_cuts;
 pub use hybrid_faults::{hybrid_bad_segments, hybrid_bit_errors, hybrid_metadata_flips, hybrid_unreadable_pages};
 pub use oracle::{Oracle, content};
 pub use power::power_cuts;
-pub use setup::{Chip, Setup, Step, script};
+pub use setup::{Chip, DiskStep, Setup, script};
 
 /// What a campaign found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 use crate::enumerate::{Cuts, Device, TrialTarget, enumerate};
 use crate::setup::run;
-use crate::{Oracle, Setup, Step, Tally, script};
+use crate::{DiskStep, Oracle, Setup, Tally, script};
 use margay_flash::FlashError;
 use margay_media::{PowerCut, RamFlash, Strict};
 use margay_volume::{Disk, VolumeError};
@@ -16,7 +16,7 @@ pub fn power_cuts(setup: &Setup, seed: u64, len: usize, stride: u64, second_stri
 
 struct Trial<'a> {
     setup: &'a Setup,
-    steps: Vec<Step>,
+    steps: Vec<DiskStep>,
     seed: u64,
 }
 
@@ -47,9 +47,9 @@ impl TrialTarget for Trial<'_> {
         let mut device = PowerCut::new(Strict::new(RamFlash::new(setup.geometry)));
         let mut oracle = Oracle::new(setup.pages());
         let mut disk = setup.format(&mut device).expect("format");
-        let mut steps: Vec<_> = (0..setup.pages()).map(|lpn| Step::Write(lpn, lpn % 8 == 7)).collect();
+        let mut steps: Vec<_> = (0..setup.pages()).map(|lpn| DiskStep::Write(lpn, lpn % 8 == 7)).collect();
         steps.extend(script(setup.pages(), 200, self.seed ^ 0xBA5E));
-        steps.push(Step::Flush);
+        steps.push(DiskStep::Flush);
         run(&mut disk, &mut oracle, &steps).expect("filling");
         if clean {
             disk.stop().expect("stop");

@@ -102,7 +102,7 @@ impl Setup {
 
 /// What a host does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum DiskStep {
     /// Writes a page, perhaps as read-only data.
     Write(u32, bool),
     /// Trims pages from the first to the second.
@@ -114,45 +114,45 @@ pub enum Step {
 }
 
 /// A script of `len` steps on `pages` pages: half of the writes go to a fifth of them.
-pub fn script(pages: u32, len: usize, seed: u64) -> Vec<Step> {
+pub fn script(pages: u32, len: usize, seed: u64) -> Vec<DiskStep> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut below = |limit: u32| (random.next_u64() % u64::from(limit)) as u32;
     (0..len)
         .map(|_| {
             let lpn = if below(2) == 0 { below(pages) } else { below(pages.div_ceil(5)) };
             match below(100) {
-                0..85 => Step::Write(lpn, below(20) == 0),
-                85..92 => Step::Trim(lpn, (lpn + 1 + below(4)).min(pages)),
-                92..97 => Step::Flush,
-                _ => Step::Idle,
+                0..85 => DiskStep::Write(lpn, below(20) == 0),
+                85..92 => DiskStep::Trim(lpn, (lpn + 1 + below(4)).min(pages)),
+                92..97 => DiskStep::Flush,
+                _ => DiskStep::Idle,
             }
         })
         .collect()
 }
 
 /// Carries out steps, and tells the oracle.
-pub fn run<F: Flash>(disk: &mut Disk<F>, oracle: &mut Oracle, steps: &[Step]) -> Result<(), VolumeError> {
+pub fn run<F: Flash>(disk: &mut Disk<F>, oracle: &mut Oracle, steps: &[DiskStep]) -> Result<(), VolumeError> {
     let mut page = vec![0; disk.superblock().geometry.page_bytes() as usize];
     for (time, step) in (0..).zip(steps) {
         match *step {
-            Step::Write(lpn, read_only) => {
+            DiskStep::Write(lpn, read_only) => {
                 let version = oracle.attempt(lpn);
                 content(lpn, version, &mut page);
                 let hint = if read_only { Hint::ReadOnly } else { Hint::None };
                 disk.write(lpn, &page, hint, time * 1000)?;
                 oracle.durable(lpn);
             }
-            Step::Trim(first, end) => {
+            DiskStep::Trim(first, end) => {
                 for lpn in first..end {
                     oracle.attempt_trim(lpn);
                     disk.trim(lpn, time * 1000)?;
                 }
             }
-            Step::Flush => {
+            DiskStep::Flush => {
                 disk.flush()?;
                 oracle.all_durable();
             }
-            Step::Idle => while disk.idle(3)? {},
+            DiskStep::Idle => while disk.idle(3)? {},
         }
     }
     Ok(())

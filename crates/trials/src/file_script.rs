@@ -1,0 +1,372 @@
+//! A script of file operations, and what a device may hold after each of them.
+
+use margay_flash::Flash;
+use margay_fs::{FsError, Kind, NewObject, ROOT, RenameFlags};
+use margay_volume::Files;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
+
+/// Bytes of a page of the device.
+pub(crate) const PAGE_BYTES: usize = 512;
+
+pub(crate) type FileSystem<'d, D> = Files<&'d mut D>;
+
+/// What a program does with files. Directories and names by number; directory 0 is the root, the others are in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FileStep {
+    Create(u8, u8),
+    Mkdir(u8),
+    Write(u8, u8, u32, u32),
+    Append(u8, u8, u32),
+    Truncate(u8, u8, u32),
+    Unlink(u8, u8),
+    Rmdir(u8),
+    Rename(u8, u8, u8, u8),
+    RenameDirectory(u8, u8),
+    Link(u8, u8, u8, u8),
+    Fsync(u8, u8),
+    Sync,
+    Idle,
+}
+
+pub(crate) fn script(len: usize, seed: u64) -> Vec<FileStep> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut below = |limit: u32| (random.next_u64() % u64::from(limit)) as u32;
+    (0..len)
+        .map(|_| {
+            let (d, n, e, m) = (below(3) as u8, below(4) as u8, below(3) as u8, below(4) as u8);
+            match below(100) {
+                0..14 => FileStep::Create(d, n),
+                14..19 => FileStep::Mkdir(d),
+                19..40 => FileStep::Write(d, n, below(6), 1 + below(3)),
+                40..52 => FileStep::Append(d, n, 1 + below(900)),
+                52..58 => FileStep::Truncate(d, n, below(3000)),
+                58..66 => FileStep::Unlink(d, n),
+                66..69 => FileStep::Rmdir(d),
+                69..80 => FileStep::Rename(d, n, e, m),
+                80..83 => FileStep::RenameDirectory(d, e),
+                83..88 => FileStep::Link(d, n, e, m),
+                88..94 => FileStep::Fsync(d, n),
+                94..97 => FileStep::Sync,
+                _ => FileStep::Idle,
+            }
+        })
+        .collect()
+}
+
+/// Names with what they stand for: the user number that each object was made with, and whether it is a directory.
+pub(crate) type Tree = BTreeMap<Vec<u8>, (bool, u32)>;
+
+/// What the device may hold.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Oracle {
+    /// The names after each operation since those that are durable, with the operation's number.
+    trees: Vec<(u64, Tree)>,
+    /// By file, what it held since what is durable.
+    files: BTreeMap<u32, Vec<Vec<u8>>>,
+    /// By file, the operation that named it last.
+    named: BTreeMap<u32, u64>,
+    operations: u64,
+    next_id: u32,
+}
+
+fn path(d: u8, n: u8) -> Vec<u8> {
+    let mut path = if d == 0 { Vec::new() } else { vec![b'/', b'C' + d] };
+    path.extend([b'/', b'a' + n]);
+    // Long enough to move headers between pages.
+    if n == 3 {
+        path.extend([b'x'; 150]);
+    }
+    path
+}
+
+fn directory(d: u8) -> Vec<u8> {
+    vec![b'/', b'C' + d]
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let at = path.iter().rposition(|byte| *byte == b'/').expect("paths are absolute");
+    (&path[..at], &path[at + 1..])
+}
+
+fn fill(id: u32, operation: u64, len: usize) -> Vec<u8> {
+    let start = (u64::from(id) << 32 | operation).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (0..len as u64).map(|i| (start.wrapping_add(i.wrapping_mul(0x1234_5677)) >> 24) as u8 | 1).collect()
+}
+
+impl Oracle {
+    pub(crate) fn new() -> Self {
+        Self { trees: vec![(0, Tree::new())], next_id: 1, ..Self::default() }
+    }
+
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.trees.last().expect("there is always one").1
+    }
+
+    fn file(&self, path: &[u8]) -> Option<u32> {
+        self.tree().get(path).filter(|(is_directory, _)| !is_directory).map(|(_, id)| *id)
+    }
+
+    pub(crate) fn content(&self, id: u32) -> &Vec<u8> {
+        self.files[&id].last().expect("there is always one")
+    }
+
+    /// Names are going to be so.
+    fn attempt(&mut self, tree: Tree) {
+        self.operations += 1;
+        self.trees.push((self.operations, tree));
+    }
+
+    pub(crate) fn all_durable(&mut self) {
+        self.trees.drain(..self.trees.len() - 1);
+        self.files.values_mut().for_each(|versions| drop(versions.drain(..versions.len() - 1)));
+    }
+
+    fn file_durable(&mut self, id: u32) {
+        let since = self.named.get(&id).copied().unwrap_or(0);
+        self.trees.retain(|(operation, _)| *operation >= since);
+        let versions = self.files.get_mut(&id).expect("files that are synced are known");
+        versions.drain(..versions.len() - 1);
+    }
+
+    /// Compares, and takes what is there for what must be there from now on.
+    pub(crate) fn check(&mut self, fs: &mut FileSystem<'_, impl Flash>) -> Result<(), String> {
+        let mut tree = Tree::new();
+        let mut objects = BTreeMap::new();
+        let mut directories = vec![(Vec::new(), ROOT)];
+        while let Some((prefix, object)) = directories.pop() {
+            for (name, attributes) in fs.list(object).map_err(|error| error.to_string())? {
+                let mut path = prefix.clone();
+                path.push(b'/');
+                path.extend_from_slice(&name);
+                let is_directory = attributes.kind == Kind::Directory;
+                tree.insert(path.clone(), (is_directory, attributes.uid));
+                if is_directory {
+                    directories.push((path, attributes.object));
+                } else {
+                    objects.insert(attributes.uid, attributes.object);
+                }
+            }
+        }
+        let Some(at) = self.trees.iter().rposition(|(_, allowed)| *allowed == tree) else {
+            let show = |tree: &Tree| {
+                let names = tree.iter().map(|(path, (_, id))| format!("{}={id}", String::from_utf8_lossy(path)));
+                names.collect::<Vec<_>>().join(" ")
+            };
+            let allowed: Vec<_> = self.trees.iter().map(|(_, tree)| format!("[{}]", show(tree))).collect();
+            return Err(format!("names are [{}], allowed are {}", show(&tree), allowed.join(", ")));
+        };
+        self.trees = vec![self.trees.swap_remove(at)];
+        let mut files = BTreeMap::new();
+        for (id, object) in objects {
+            let versions = &self.files[&id];
+            let size = fs.attributes(object).map_err(|error| error.to_string())?.size as usize;
+            let mut data = vec![0; size];
+            fs.read(object, 0, &mut data).map_err(|error| format!("file {id} cannot be read: {error}"))?;
+            if !versions.iter().any(|version| version.len() == size) {
+                let sizes: Vec<_> = versions.iter().map(Vec::len).collect();
+                return Err(format!("file {id} has {size} bytes, allowed are {sizes:?}"));
+            }
+            for (chunk, bytes) in data.chunks(PAGE_BYTES).enumerate() {
+                let same = |version: &Vec<u8>| {
+                    (0..bytes.len()).all(|i| version.get(chunk * PAGE_BYTES + i).copied().unwrap_or(0) == bytes[i])
+                };
+                if !versions.iter().any(same) {
+                    return Err(format!("chunk {chunk} of file {id} holds what it never held"));
+                }
+            }
+            files.insert(id, vec![data]);
+        }
+        self.files = files;
+        Ok(())
+    }
+}
+
+/// Carries out steps, and tells the oracle.
+pub(crate) fn run(fs: &mut FileSystem<'_, impl Flash>, oracle: &mut Oracle, steps: &[FileStep]) -> Result<(), FsError> {
+    for step in steps {
+        oracle.operations += 1;
+        match apply(fs, oracle, *step) {
+            // Refused: nothing may have changed.
+            Ok(()) | Err(FsError::NoSpace) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn object(fs: &FileSystem<'_, impl Flash>, path: &[u8]) -> u32 {
+    fs.resolve(path).expect("the oracle knows the names").object
+}
+
+fn apply(fs: &mut FileSystem<'_, impl Flash>, oracle: &mut Oracle, step: FileStep) -> Result<(), FsError> {
+    let mut tree = oracle.tree().clone();
+    let has_parent = |tree: &Tree, path: &[u8]| split(path).0.is_empty() || tree.contains_key(split(path).0);
+    match step {
+        FileStep::Create(..) | FileStep::Mkdir(_) => {
+            let (path, is_directory) = match step {
+                FileStep::Create(d, n) => (path(d, n), false),
+                FileStep::Mkdir(d) => (directory(d), true),
+                _ => unreachable!(),
+            };
+            if tree.contains_key(&path) || !has_parent(&tree, &path) {
+                return Ok(());
+            }
+            let id = oracle.next_id;
+            oracle.next_id += 1;
+            let (parent, name) = split(&path);
+            let parent = object(fs, parent);
+            let kind = if is_directory { Kind::Directory } else { Kind::File };
+            tree.insert(path.clone(), (is_directory, id));
+            let before = oracle.trees.len();
+            oracle.attempt(tree);
+            oracle.named.insert(id, oracle.operations);
+            oracle.files.insert(id, vec![Vec::new()]);
+            let result = fs.create(parent, name, &NewObject { kind, uid: id, ..NewObject::FILE });
+            if result == Err(FsError::NoSpace) {
+                oracle.trees.truncate(before);
+            }
+            result.map(drop)
+        }
+        FileStep::Write(d, n, ..) | FileStep::Append(d, n, _) => {
+            let path = path(d, n);
+            let Some(id) = oracle.file(&path) else { return Ok(()) };
+            let mut content = oracle.content(id).clone();
+            let (at, len) = match step {
+                FileStep::Write(_, _, chunk, count) => (chunk as usize * PAGE_BYTES, count as usize * PAGE_BYTES),
+                FileStep::Append(_, _, len) => (content.len(), len as usize),
+                _ => unreachable!(),
+            };
+            let object = object(fs, &path);
+            let data = fill(id, oracle.operations, len);
+            // Page by page: each is there or not.
+            let mut done = 0;
+            while done < len {
+                let count = (PAGE_BYTES - (at + done) % PAGE_BYTES).min(len - done);
+                let end = at + done + count;
+                content.resize(content.len().max(end), 0);
+                content[at + done..end].copy_from_slice(&data[done..done + count]);
+                oracle.files.get_mut(&id).expect("known").push(content.clone());
+                match fs.write(object, (at + done) as u64, &data[done..done + count]) {
+                    Ok(_) => {}
+                    Err(FsError::NoSpace) => {
+                        oracle.files.get_mut(&id).expect("known").pop();
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error),
+                }
+                done += count;
+            }
+            fs.close(object)
+        }
+        FileStep::Truncate(d, n, size) => {
+            let path = path(d, n);
+            let Some(id) = oracle.file(&path) else { return Ok(()) };
+            let mut content = oracle.content(id).clone();
+            content.resize(size as usize, 0);
+            oracle.files.get_mut(&id).expect("known").push(content);
+            let object = object(fs, &path);
+            let result = fs.truncate(object, size.into());
+            if result == Err(FsError::NoSpace) {
+                oracle.files.get_mut(&id).expect("known").pop();
+            }
+            result
+        }
+        FileStep::Unlink(d, n) => {
+            let path = path(d, n);
+            if tree.remove(&path).is_none() {
+                return Ok(());
+            }
+            oracle.attempt(tree);
+            let (parent, name) = split(&path);
+            fs.unlink(object(fs, parent), name)
+        }
+        FileStep::Rmdir(d) => {
+            let path = directory(d);
+            let inside = [path.as_slice(), b"/"].concat();
+            if !tree.contains_key(&path) || tree.keys().any(|other| other.starts_with(&inside)) {
+                return Ok(());
+            }
+            tree.remove(&path);
+            oracle.attempt(tree);
+            fs.rmdir(ROOT, &path[1..])
+        }
+        FileStep::Rename(d, n, e, m) => {
+            let (from, to) = (path(d, n), path(e, m));
+            let Some(id) = oracle.file(&from) else { return Ok(()) };
+            if !has_parent(&tree, &to) || oracle.file(&to) == Some(id) {
+                return Ok(());
+            }
+            let entry = tree.remove(&from).expect("it is there");
+            tree.insert(to.clone(), entry);
+            rename(fs, oracle, tree, id, &from, &to)
+        }
+        FileStep::RenameDirectory(d, e) => {
+            let (from, to) = (directory(d), directory(e));
+            let Some((_, id)) = tree.get(&from).copied() else { return Ok(()) };
+            if tree.contains_key(&to) {
+                return Ok(());
+            }
+            let moved: Vec<_> = tree.keys().filter(|path| path.starts_with(&from)).cloned().collect();
+            for old in moved {
+                let entry = tree.remove(&old).expect("it is there");
+                tree.insert([&to, &old[from.len()..]].concat(), entry);
+            }
+            rename(fs, oracle, tree, id, &from, &to)
+        }
+        FileStep::Link(d, n, e, m) => {
+            let (from, to) = (path(d, n), path(e, m));
+            let Some(id) = oracle.file(&from) else { return Ok(()) };
+            if tree.contains_key(&to) || !has_parent(&tree, &to) {
+                return Ok(());
+            }
+            tree.insert(to.clone(), (false, id));
+            let before = oracle.trees.len();
+            oracle.attempt(tree);
+            let (parent, name) = split(&to);
+            let result = fs.link(object(fs, &from), object(fs, parent), name);
+            if result == Err(FsError::NoSpace) {
+                oracle.trees.truncate(before);
+            }
+            result.map(drop)
+        }
+        FileStep::Fsync(d, n) => {
+            let path = path(d, n);
+            let Some(id) = oracle.file(&path) else { return Ok(()) };
+            fs.fsync(object(fs, &path), false)?;
+            oracle.file_durable(id);
+            Ok(())
+        }
+        FileStep::Sync => {
+            fs.sync()?;
+            oracle.all_durable();
+            Ok(())
+        }
+        FileStep::Idle => {
+            while fs.idle_step(3)? {}
+            Ok(())
+        }
+    }
+}
+
+fn rename(
+    fs: &mut FileSystem<'_, impl Flash>,
+    oracle: &mut Oracle,
+    tree: Tree,
+    id: u32,
+    from: &[u8],
+    to: &[u8],
+) -> Result<(), FsError> {
+    let before = oracle.trees.len();
+    let named = oracle.named.get(&id).copied();
+    oracle.attempt(tree);
+    oracle.named.insert(id, oracle.operations);
+    let ((from, name), (to, new)) = (split(from), split(to));
+    let result = fs.rename(object(fs, from), name, object(fs, to), new, RenameFlags::default());
+    if result == Err(FsError::NoSpace) {
+        oracle.trees.truncate(before);
+        oracle.named.extend(named.map(|named| (id, named)));
+    }
+    result
+}

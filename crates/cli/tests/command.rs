@@ -219,7 +219,10 @@ fn a_device_without_room_for_tags_is_formatted_only_when_half_the_capacity_is_ac
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("flash.img").display().to_string();
     for format in [&["format"][..], &["fs", "format"]] {
-        for shape in [&["--size", "4M", "--page-bytes", "512", "--spare-bytes", "16"][..], &["-d", "nand-small-block-64mb", "--size", "4M"]] {
+        for shape in [
+            &["--size", "4M", "--page-bytes", "512", "--spare-bytes", "16"][..],
+            &["-d", "nand-small-block-64mb", "--size", "4M"],
+        ] {
             let args = [format, &[&image], shape].concat();
             fails(&args, 2, "there are 16 usable bytes in the spare area of a page, which takes 64");
             fails(&args, 2, "--pair-pages");

@@ -17,7 +17,7 @@ pub use windowed::WindowedGreedy;
 use crate::age::Now;
 use crate::index::{BucketBits, OpenOrder};
 use crate::segments::{Segments, Sizing};
-use crate::spec::{Args, Kind, Row, Spec};
+use crate::spec::{Args, PolicyKind, Row, Spec};
 use alloc::boxed::Box;
 use core::fmt;
 use margay_flash::SegmentId;
@@ -83,7 +83,7 @@ pub struct SelectionBuild {
 #[derive(Debug)]
 pub enum SelectionKind {}
 
-impl Kind for SelectionKind {
+impl PolicyKind for SelectionKind {
     const WHAT: &'static str = "selection policy";
     type Build = SelectionBuild;
 

@@ -5,7 +5,7 @@
 //! them, [`Faults`] makes programs and erases fail and gives pages bit errors, [`PowerCut`] cuts the power. Faults are
 //! layers, never branches in a device or in the engine.
 //!
-//! With the feature `presets` there are the shapes, times, energies and endurances of real parts ([`DeviceSpec`]), built in or
+//! With the feature `presets` there are the shapes, times, energies and endurances of real parts (`DeviceSpec`), built in or
 //! from a TOML file.
 
 mod damage;

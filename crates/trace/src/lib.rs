@@ -16,6 +16,7 @@ mod formats;
 mod info;
 mod layout;
 mod lines;
+mod new_file;
 mod reader;
 mod records;
 mod text;
@@ -28,6 +29,7 @@ pub use format::{Example, Format, Writer};
 pub use info::{DeviceInfo, SizeInfo, TraceInfo, info};
 pub use layout::{Column, CsvLayout, TimeUnit};
 pub use lines::MAX_LINE_BYTES;
+pub use new_file::{Existing, NewFile};
 pub use reader::{BadLines, Counts, OpenOptions, TraceReader, open};
 pub use writer::{TraceWriter, convert};
 

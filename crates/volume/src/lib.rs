@@ -18,6 +18,7 @@ mod files;
 #[cfg(feature = "std")]
 mod metrics;
 mod options;
+mod salvage;
 
 use alloc::boxed::Box;
 #[cfg(feature = "std")]
@@ -30,6 +31,7 @@ use margay_flash::Flash;
 #[cfg(feature = "std")]
 pub use metrics::{Metrics, prometheus};
 pub use options::{FilesFormatOptions, FilesOpenOptions, FormatOptions, OpenOptions, StoreOptions};
+pub use salvage::{Part, read_parts};
 
 /// Any device: code that uses it is compiled once, whatever devices there are.
 pub type AnyFlash = Box<dyn Flash + Send>;

@@ -1,6 +1,6 @@
 //! `margay format` and `margay serve`.
 
-use super::bytes;
+use super::{ForceArg, bytes};
 use crate::failure::Failure;
 use clap::Args;
 use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec};
@@ -66,15 +66,23 @@ pub struct GeometryArgs {
     /// Make a device that is programmed byte by byte and has no spare area (NOR)
     #[arg(long, conflicts_with = "device")]
     pub nor: bool,
-    /// Format a file that is a flash image already; all data on it is lost
+    /// Format a file that is a flash image already, as it is or with the options above; all data on it is lost
     #[arg(long)]
     pub force: bool,
+}
+
+impl GeometryArgs {
+    /// Whether anything is said of the geometry.
+    pub fn is_given(&self) -> bool {
+        let numbers = [self.pages_per_segment, self.page_bytes, self.spare_bytes];
+        self.device.is_some() || self.size.is_some() || self.nor || numbers.iter().any(Option::is_some)
+    }
 }
 
 /// Format a file as a flash device that holds a disk.
 #[derive(Clone, Debug, Args)]
 pub struct FormatArgs {
-    /// The flash image; it is created
+    /// The flash image; it is created, and has its name when it is complete
     pub image: PathBuf,
     #[command(flatten)]
     pub flash: GeometryArgs,
@@ -118,6 +126,8 @@ pub struct ServeArgs {
     /// Record the requests to the default export as a trace that `margay replay` reads (.mgt)
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: ForceArg,
     /// Offer TLS, with server-cert.pem and server-key.pem from this folder
     #[arg(long, value_name = "FOLDER")]
     pub tls: Option<PathBuf>,

@@ -18,6 +18,7 @@ pub use trace::TraceCommand;
 
 use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use margay_trace::Existing;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -113,6 +114,8 @@ pub enum Command {
     Man {
         /// The folder for the pages; it is created
         folder: PathBuf,
+        #[command(flatten)]
+        force: ForceArg,
     },
 }
 
@@ -144,6 +147,21 @@ pub enum OutputFormat {
     Parquet,
 }
 
+/// Whether files that exist are replaced.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct ForceArg {
+    /// Replace a file that exists already; without this, nothing is overwritten
+    #[arg(long)]
+    force: bool,
+}
+
+impl ForceArg {
+    /// What is done with a file that exists.
+    pub fn existing(self) -> Existing {
+        if self.force { Existing::Replace } else { Existing::Refuse }
+    }
+}
+
 /// Where results go.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArgs {
@@ -156,6 +174,8 @@ pub struct OutputArgs {
     /// Also draw a plot, to a file that ends in .svg or .png
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: ForceArg,
     /// Show no progress bars
     #[arg(long, short = 'q')]
     pub quiet: bool,

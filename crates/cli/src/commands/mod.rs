@@ -2,6 +2,8 @@ mod bench;
 mod compare;
 mod files;
 mod format;
+mod fs_copy;
+mod fs_list;
 mod generate;
 mod inspect;
 mod model;
@@ -17,7 +19,10 @@ mod vm_run;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
+use crate::output::{check_new, write_file};
 use clap::CommandFactory;
+use margay_trace::Existing;
+use std::path::Path;
 
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
@@ -41,10 +46,21 @@ pub fn run(command: Command) -> Result<(), Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "margay", &mut text);
             crate::output::print_bytes(&text)
         }
-        Command::Man { folder } => {
-            std::fs::create_dir_all(&folder).map_err(|error| Failure::write(&folder.display().to_string(), error))?;
-            clap_mangen::generate_to(Cli::command(), &folder)
-                .map_err(|error| Failure::write(&folder.display().to_string(), error))
-        }
+        Command::Man { folder, force } => manual(&folder, force.existing()),
     }
+}
+
+/// Writes the manual pages to a folder.
+fn manual(folder: &Path, existing: Existing) -> Result<(), Failure> {
+    let made = tempfile::tempdir()?;
+    clap_mangen::generate_to(Cli::command(), made.path())?;
+    let mut pages = std::fs::read_dir(made.path())?.collect::<Result<Vec<_>, _>>()?;
+    pages.sort_by_key(std::fs::DirEntry::file_name);
+    for page in &pages {
+        check_new(Some(&folder.join(page.file_name())), existing)?;
+    }
+    for page in &pages {
+        write_file(&folder.join(page.file_name()), &std::fs::read(page.path())?, existing)?;
+    }
+    Ok(())
 }

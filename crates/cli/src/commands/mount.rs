@@ -4,10 +4,17 @@ use crate::failure::{Failure, of_image, of_mount, of_volume};
 use margay_fuse::{MountOptions, mount};
 use margay_media::ImageFlash;
 use margay_volume::{AnyFlash, FilesOpenOptions, open_files};
+use std::path::Path;
+
+/// How files of metrics start.
+const METRICS_START: &[u8] = b"# HELP margay_";
 
 pub fn run(args: &MountArgs) -> Result<(), Failure> {
     let level = if args.verbose { tracing::Level::INFO } else { tracing::Level::WARN };
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).init();
+    if let Some(path) = &args.metrics {
+        check_metrics(path)?;
+    }
     let device = ImageFlash::open(&args.image, args.read_only).map_err(|error| of_image(&args.image, &error))?;
     let device = if args.no_sync { device.without_sync() } else { device };
     let policies = &args.policies;
@@ -45,4 +52,15 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
     };
     eprintln!("unmounted cleanly{how}");
     Ok(())
+}
+
+/// Refuses to write metrics over a file that holds something else.
+fn check_metrics(path: &Path) -> Result<(), Failure> {
+    match std::fs::read(path) {
+        Ok(bytes) if !bytes.is_empty() && !bytes.starts_with(METRICS_START) => {
+            let problem = "exists already and holds no metrics of margay; name another file, or remove it";
+            Err(Failure::Usage(format!("--metrics {}: {problem}", path.display())))
+        }
+        _ => Ok(()),
+    }
 }

@@ -10,7 +10,7 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     let level = if args.verbose { tracing::Level::INFO } else { tracing::Level::WARN };
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).init();
     let mut record = match &args.record {
-        Some(path) => Some(TraceWriter::create(path, Format::MGT)?),
+        Some(path) => Some(TraceWriter::create_with(path, Format::MGT, args.force.existing())?),
         None => None,
     };
     let default = args.image.iter().map(|image| (String::new(), image.clone()));

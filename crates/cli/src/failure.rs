@@ -98,7 +98,9 @@ pub fn of_volume(image: &Path, error: &margay_volume::VolumeError) -> Failure {
     use margay_volume::VolumeError as E;
     let text = format!("{}: {error}", image.display());
     match error {
-        E::Policy(_) | E::TooLarge { .. } | E::Layout(_) | E::Superblock(_) | E::Config(_) => Failure::Usage(text),
+        E::Policy(_) | E::TooLarge { .. } | E::RangePastEnd { .. } | E::Layout(_) | E::Superblock(_) | E::Config(_) => {
+            Failure::Usage(text)
+        }
         E::NotFormatted(_) | E::NotADisk | E::Mount(_) | E::FilesMount(_) => Failure::Input(text),
         _ => Failure::Run(text),
     }

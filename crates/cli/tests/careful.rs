@@ -9,3 +9,5 @@ mod files;
 mod images;
 #[path = "careful/private.rs"]
 mod private;
+#[path = "careful/sizes.rs"]
+mod sizes;

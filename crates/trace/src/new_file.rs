@@ -27,7 +27,7 @@ pub struct NewFile {
     existing: Existing,
     content: Content,
     /// The file that will be replaced. Its lock is held, so that nobody begins to use it meanwhile.
-    _replaced: Option<File>,
+    replaced: Option<File>,
 }
 
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl NewFile {
         let found = look(path, existing)?;
         if let Found::Device = found {
             let device = OpenOptions::new().write(true).open(path)?;
-            return Ok(Self { path: path.into(), existing, content: Content::Device(device), _replaced: None });
+            return Ok(Self { path: path.into(), existing, content: Content::Device(device), replaced: None });
         }
         // What a link leads to is replaced, not the link.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.into());
@@ -173,8 +173,8 @@ impl NewFile {
             Some(file) => Content::Unnamed(file),
             None => Content::Named(temporary_name().tempfile_in(folder)?),
         };
-        let new = Self { path, existing, content, _replaced: replaced };
-        if let Some(old) = &new._replaced {
+        let new = Self { path, existing, content, replaced };
+        if let Some(old) = &new.replaced {
             new.as_file().set_permissions(old.metadata()?.permissions())?;
         }
         Ok(new)
@@ -183,6 +183,20 @@ impl NewFile {
     /// The name that it will have.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Bytes that can still be written to the disk on which the file is.
+    ///
+    /// # Errors
+    /// The file system does not tell it.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        let disk = rustix::fs::fstatvfs(self.as_file())?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    /// Whether it takes the place of a file that exists.
+    pub fn replaces(&self) -> bool {
+        self.replaced.is_some()
     }
 
     /// The file. It can be read, too, unless it is a device.
@@ -268,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_stays_unless_it_is_to_be_replaced() {
+    fn what_exists_stays_unless_it_is_to_bereplaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let mut late = NewFile::create(&path, Existing::Refuse).unwrap();

@@ -2,15 +2,15 @@
 
 use crate::args::FsCommand;
 use crate::args::FsPolicyArgs;
+use crate::commands::device::{FILES_MEMORY, Watched};
 use crate::commands::format::on_image;
 use crate::commands::{fs_copy as copying, fs_list as listing};
-use crate::failure::{Failure, of_image, of_volume};
+use crate::failure::{Failure, of_volume};
 use crate::output::{print_bytes, shown};
 use margay_flash::Flash;
 use margay_fs::{Attributes, FsError, Kind, NewObject, ROOT};
 use margay_fuse::{FileSystem, now};
 use margay_lab::DeviceSpec;
-use margay_media::ImageFlash;
 use margay_theory::cleaning_cost;
 use margay_volume::{
     AnyFlash, FilesFormatOptions, FilesOpenOptions, Metrics, OpenedFiles, StoreOptions, check_files, format_files,
@@ -40,7 +40,7 @@ pub fn report_problems(opened: &OpenedFiles<AnyFlash>) {
 pub fn run(command: FsCommand) -> Result<(), Failure> {
     match command {
         FsCommand::Format { image, flash, low_water, high_water, policies } => {
-            on_image(&image, &flash, |device| make(&image, device, &policies, low_water, high_water))
+            on_image(&image, &flash, FILES_MEMORY, |device| make(&image, device, &policies, low_water, high_water))
         }
         FsCommand::Ls { image, path, recursive, raw } => listing::list(&image, &path, recursive, raw),
         FsCommand::Get { image, path, to, force } => copying::get(&image, &path, to.as_deref(), force.existing()),
@@ -64,7 +64,7 @@ pub(super) fn at(image: &Path, path: &str, error: &FsError) -> Failure {
 }
 
 pub(super) fn opened(image: &Path, read_only: bool) -> Result<Files, Failure> {
-    let device = ImageFlash::open(image, read_only).map_err(|error| of_image(image, &error))?;
+    let (device, _progress) = Watched::open(image, read_only, FILES_MEMORY)?;
     let options = FilesOpenOptions { read_only, ..FilesOpenOptions::default() };
     let opened = open_files(Box::new(device) as AnyFlash, &options).map_err(|error| of_volume(image, &error))?;
     report_problems(&opened);
@@ -94,7 +94,7 @@ pub(super) fn parent_of(fs: &Files, image: &Path, path: &str) -> Result<(u32, Ve
 
 fn make(
     image: &Path,
-    device: ImageFlash,
+    device: Watched,
     policies: &FsPolicyArgs,
     low_water: u32,
     high_water: Option<u32>,
@@ -237,8 +237,9 @@ retired segments     {}
 }
 
 fn check_image(image: &Path) -> Result<(), Failure> {
-    let device = ImageFlash::open(image, true).map_err(|error| of_image(image, &error))?;
+    let (device, progress) = Watched::open(image, true, FILES_MEMORY)?;
     let found = check_files(device).map_err(|error| of_volume(image, &error))?;
+    drop(progress);
     let how = if found.has_checkpoint { "; the checkpoint agrees" } else { "" };
     println!(
         "{}: {} files, {} directories, {} others, {} additional hard links; {} data pages read, {} reads for the scan of all segments",

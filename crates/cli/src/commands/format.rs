@@ -1,5 +1,5 @@
-use crate::args::{FormatArgs, bytes};
-use crate::args::{GeometryArgs, exported_pages};
+use super::device::{DISK_MEMORY, Watched, check_memory, size};
+use crate::args::{FormatArgs, GeometryArgs, bytes, exported_pages};
 use crate::failure::{Failure, of_image, of_volume};
 use margay_flash::{Flash, Geometry};
 use margay_lab::DeviceSpec;
@@ -9,7 +9,7 @@ use margay_volume::{FormatOptions, StoreOptions, Volume};
 use std::path::Path;
 
 pub fn run(args: &FormatArgs) -> Result<(), Failure> {
-    on_image(&args.image, &args.flash, |device| format(args, device))
+    on_image(&args.image, &args.flash, DISK_MEMORY, |device| format(args, device))
 }
 
 /// Formats a new image, or with `--force` puts a new one in the place of an existing one. The image has its name only when
@@ -17,7 +17,8 @@ pub fn run(args: &FormatArgs) -> Result<(), Failure> {
 pub fn on_image(
     image: &Path,
     flash: &GeometryArgs,
-    format: impl FnOnce(ImageFlash) -> Result<String, Failure>,
+    bytes_per_page: u64,
+    format: impl FnOnce(Watched) -> Result<String, Failure>,
 ) -> Result<(), Failure> {
     let exists = image.symlink_metadata().is_ok();
     if exists && !flash.force {
@@ -32,13 +33,34 @@ pub fn on_image(
     } else {
         (geometry(flash)?, Existing::Refuse)
     };
+    check_memory(image, &geometry, bytes_per_page)?;
     let new = NewFile::create(image, existing).map_err(|error| failed(&error))?;
+    check_room(image, &new, &geometry)?;
     let file = new.as_file().try_clone().map_err(|error| failed(&error))?;
-    let device = ImageFlash::create_in(file, geometry).map_err(|error| of_image(image, &error))?;
+    // It is durable when it gets its name.
+    let device = ImageFlash::create_in(file, geometry).map_err(|error| of_image(image, &error))?.without_sync();
+    let (device, progress) = Watched::new(device, format!("formatting {}", image.display()));
     let text = format(device)?;
     new.commit().map_err(|error| failed(&error))?;
+    drop(progress);
     println!("{text}");
     Ok(())
+}
+
+/// Formatting writes every byte of an image, so that a disk that is too full is known before anything relies on it.
+fn check_room(image: &Path, new: &NewFile, geometry: &Geometry) -> Result<(), Failure> {
+    let needed = ImageFlash::file_bytes(geometry);
+    let Ok(free) = new.free_bytes() else { return Ok(()) };
+    if needed <= free {
+        return Ok(());
+    }
+    let advice = if new.replaces() { "; the old image keeps its room until the new one is complete" } else { "" };
+    Err(Failure::Run(format!(
+        "{}: the image takes {} ({needed} bytes), and the disk that it is to be on has {} free{advice}",
+        image.display(),
+        size(needed),
+        size(free)
+    )))
 }
 
 fn geometry(args: &GeometryArgs) -> Result<Geometry, Failure> {
@@ -60,7 +82,7 @@ fn geometry(args: &GeometryArgs) -> Result<Geometry, Failure> {
     Ok(if args.nor { geometry.byte_programmable() } else { geometry.with_spare(args.spare_bytes.unwrap_or(256)) })
 }
 
-fn format(args: &FormatArgs, device: ImageFlash) -> Result<String, Failure> {
+fn format(args: &FormatArgs, device: Watched) -> Result<String, Failure> {
     let geometry = *device.geometry();
     let defaults = FormatOptions::default();
     let policies = &args.policies;

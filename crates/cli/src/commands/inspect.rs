@@ -1,17 +1,17 @@
 //! `margay info`, `check` and `dump`, which open an image read-only.
 
-use crate::failure::{Failure, of_image, of_volume};
+use super::device::{DISK_MEMORY, Progress, Watched};
+use crate::failure::{Failure, of_volume};
 use crate::output::print_bytes;
 use comfy_table::Table;
 use margay_flash::SegmentId;
-use margay_media::ImageFlash;
 use margay_policy::{Segments, State};
 use margay_volume::{OpenOptions, Volume, check as check_volume, dump_segment, find};
 use std::fmt::Write as _;
 use std::path::Path;
 
-fn device(image: &Path) -> Result<ImageFlash, Failure> {
-    ImageFlash::open(image, true).map_err(|error| of_image(image, &error))
+fn device(image: &Path) -> Result<(Watched, Progress), Failure> {
+    Watched::open(image, true, DISK_MEMORY)
 }
 
 /// Number of bars in the histogram of erase counts.
@@ -19,7 +19,9 @@ const BARS: u32 = 8;
 
 pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let volume = Volume::open(device(image)?, &options).map_err(|error| of_volume(image, &error))?;
+    let (device, progress) = device(image)?;
+    let volume = Volume::open(device, &options).map_err(|error| of_volume(image, &error))?;
+    drop(progress);
     let (status, report) = (volume.status(), volume.mount_report());
     let (superblock, segments) = (status.superblock, status.segments);
     let geometry = superblock.geometry;
@@ -134,7 +136,9 @@ fn wear(segments: &Segments) -> String {
 }
 
 pub fn check(image: &Path) -> Result<(), Failure> {
-    let report = check_volume(device(image)?).map_err(|error| of_volume(image, &error))?;
+    let (device, progress) = device(image)?;
+    let report = check_volume(device).map_err(|error| of_volume(image, &error))?;
+    drop(progress);
     println!("all segments scanned: {} reads, {} pages hold data", report.scan.reads, report.mapped_pages);
     println!("clean stop: {}", if report.has_checkpoint { "yes, with a checkpoint" } else { "no" });
     for ppn in &report.scan.damaged {
@@ -160,7 +164,7 @@ pub fn check(image: &Path) -> Result<(), Failure> {
 }
 
 pub fn dump(image: &Path, segment: Option<u32>) -> Result<(), Failure> {
-    let mut device = device(image)?;
+    let (mut device, _progress) = device(image)?;
     let superblock = find(&mut device).map_err(|error| of_volume(image, &error))?;
     let segments = superblock.geometry.segments();
     let mut table = Table::new();

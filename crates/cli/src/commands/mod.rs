@@ -1,5 +1,6 @@
 mod bench;
 mod compare;
+mod device;
 mod files;
 mod format;
 mod fs_copy;

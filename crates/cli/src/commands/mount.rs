@@ -1,4 +1,5 @@
 use crate::args::MountArgs;
+use crate::commands::device::{FILES_MEMORY, Watched};
 use crate::commands::files::report_problems;
 use crate::failure::{Failure, of_image, of_mount, of_volume};
 use margay_fuse::{MountOptions, mount};
@@ -17,6 +18,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
     }
     let device = ImageFlash::open(&args.image, args.read_only).map_err(|error| of_image(&args.image, &error))?;
     let device = if args.no_sync { device.without_sync() } else { device };
+    let (device, progress) = Watched::checked(&args.image, device, FILES_MEMORY)?;
     let policies = &args.policies;
     let options = FilesOpenOptions {
         read_only: args.read_only,
@@ -27,6 +29,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         accept_losses: args.accept_losses,
     };
     let opened = open_files(Box::new(device) as AnyFlash, &options).map_err(|error| of_volume(&args.image, &error))?;
+    drop(progress);
     report_problems(&opened);
     let fs = opened.files;
     let report = fs.mount_report();

@@ -5,6 +5,8 @@ mod common;
 
 #[path = "careful/files.rs"]
 mod files;
+#[path = "careful/hostile.rs"]
+mod hostile;
 #[path = "careful/images.rs"]
 mod images;
 #[path = "careful/private.rs"]

@@ -26,7 +26,7 @@ mod writer;
 pub use compress::{Compression, hash_file};
 pub use error::TraceError;
 pub use format::{Example, Format, Writer};
-pub use info::{DeviceInfo, SizeInfo, TraceInfo, info};
+pub use info::{DeviceInfo, SizeInfo, TraceInfo, host_memory_bytes, info, max_footprint_pages};
 pub use layout::{Column, CsvLayout, TimeUnit};
 pub use lines::MAX_LINE_BYTES;
 pub use new_file::{Existing, NewFile};

@@ -4,6 +4,7 @@ use crate::failure::{Failure, of_image};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use margay_media::ImageFlash;
+use margay_trace::host_memory_bytes;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ pub const FILES_MEMORY: u64 = 12;
 /// Refuses a device for whose tables this machine has not enough memory.
 pub fn check_memory(image: &Path, geometry: &Geometry, bytes_per_page: u64) -> Result<(), Failure> {
     let needed = u64::from(geometry.pages()) * bytes_per_page;
-    match memory_bytes() {
+    match host_memory_bytes() {
         Some(memory) if needed > memory => Err(Failure::Usage(format!(
             "{}: to open a device of {} pages takes about {} of memory, and this machine has {}; larger pages take less",
             image.display(),
@@ -27,13 +28,6 @@ pub fn check_memory(image: &Path, geometry: &Geometry, bytes_per_page: u64) -> R
         ))),
         _ => Ok(()),
     }
-}
-
-/// The memory of this machine.
-fn memory_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
 /// A number of bytes as text, in the largest unit that leaves some digits.

@@ -11,5 +11,7 @@ mod hostile;
 mod images;
 #[path = "careful/private.rs"]
 mod private;
+#[path = "careful/repair.rs"]
+mod repair;
 #[path = "careful/sizes.rs"]
 mod sizes;

@@ -14,6 +14,8 @@ pub enum Existing {
     Refuse,
     /// The new file takes its place when it is complete.
     Replace,
+    /// As [`Existing::Replace`], for a file whose lock the caller holds.
+    ReplaceHeld,
 }
 
 /// A file that takes its name when [`NewFile::commit`] is called, and does not exist before. If it is dropped, or the
@@ -71,7 +73,7 @@ fn look(path: &Path, existing: Existing) -> io::Result<Found> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     match existing {
-        Existing::Replace => Ok(Found::File),
+        Existing::Replace | Existing::ReplaceHeld => Ok(Found::File),
         Existing::Refuse => Err(exists()),
     }
 }
@@ -149,8 +151,8 @@ impl NewFile {
     /// Those of [`NewFile::create`] that can be known without writing.
     pub fn check(path: &Path, existing: Existing) -> io::Result<()> {
         match look(path, existing)? {
-            Found::File => lock(path).map(drop),
-            Found::Nothing | Found::Device => Ok(()),
+            Found::File if existing == Existing::Replace => lock(path).map(drop),
+            _ => Ok(()),
         }
     }
 
@@ -167,7 +169,11 @@ impl NewFile {
         }
         // What a link leads to is replaced, not the link.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.into());
-        let replaced = if let Found::File = found { lock(&path)? } else { None };
+        let replaced = match (found, existing) {
+            (Found::File, Existing::Replace) => lock(&path)?,
+            (Found::File, Existing::ReplaceHeld) => File::open(&path).ok(),
+            _ => None,
+        };
         let folder = folder_of(&path);
         let content = match unnamed(folder) {
             Some(file) => Content::Unnamed(file),
@@ -225,7 +231,7 @@ impl NewFile {
         self.as_file().sync_all()?;
         match (self.content, self.existing) {
             (Content::Unnamed(file), Existing::Refuse) => name(&file, path).map_err(taken)?,
-            (Content::Unnamed(file), Existing::Replace) => {
+            (Content::Unnamed(file), _) => {
                 // Only a file with a name can take the place of another.
                 let named = temporary_name().make_in(folder_of(path), |temporary| name(&file, temporary))?;
                 named.persist(path).map_err(|error| error.error)?;
@@ -233,7 +239,7 @@ impl NewFile {
             (Content::Named(file), Existing::Refuse) => {
                 file.persist_noclobber(path).map_err(|error| taken(error.error))?;
             }
-            (Content::Named(file), Existing::Replace) => drop(file.persist(path).map_err(|error| error.error)?),
+            (Content::Named(file), _) => drop(file.persist(path).map_err(|error| error.error)?),
             (Content::Device(_), _) => {}
         }
         // The name is durable, too. Some file systems cannot sync a folder, and then there is nothing to be done.

@@ -1,6 +1,7 @@
 //! Reading what can be read of a file that is damaged.
 
-use alloc::vec;
+use alloc::{vec, vec::Vec};
+use core::ops::Range;
 use margay_format::Store;
 use margay_fs::{Fs, FsError};
 
@@ -48,4 +49,12 @@ pub fn read_parts<D: Store, E>(
         }
     }
     Ok(())
+}
+
+/// Adds a range of bytes to a list in ascending order, to the last one if that ends where it starts.
+pub fn note_range(ranges: &mut Vec<Range<u64>>, from: u64, len: u64) {
+    match ranges.last_mut() {
+        Some(last) if last.end == from => last.end = from + len,
+        _ => ranges.push(from..from + len),
+    }
 }

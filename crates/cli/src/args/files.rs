@@ -1,6 +1,6 @@
 //! `margay fs` and `margay mount`.
 
-use super::{ForceArg, GeometryArgs};
+use super::{ForceArg, GeometryArgs, RepairArgs};
 use clap::{Args, Subcommand};
 use margay_fs::AllocatorSpec;
 use margay_policy::{LevelingSpec, SelectionSpec};
@@ -136,10 +136,13 @@ pub enum FsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Read everything that is in use and check it; nothing is repaired. The exit code is 1 if anything is wrong
+    /// Read everything that is in use and check it. The exit code is 1 if anything is wrong; nothing is changed, unless a
+    /// repair is asked for
     Check {
         /// The flash image
         image: PathBuf,
+        #[command(flatten)]
+        repair: RepairArgs,
     },
     /// Clean every segment that has an invalid page, and compare the cost with the estimate of the model
     Clean {

@@ -4,6 +4,7 @@ mod disk;
 mod experiment;
 mod files;
 mod paging;
+mod repair;
 mod reproduce;
 mod run;
 mod trace;
@@ -12,6 +13,7 @@ pub use disk::{FormatArgs, GeometryArgs, ServeArgs, exported_pages};
 
 pub use files::{FsCommand, FsPolicyArgs, MountArgs};
 pub use paging::{VmCommand, VmReplayArgs, VmRunArgs};
+pub use repair::RepairArgs;
 pub use reproduce::ReproduceCommand;
 pub use run::{CompareArgs, GenerateArgs, ReplayArgs};
 pub use trace::TraceCommand;
@@ -60,11 +62,13 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Recompute the state of a disk from every segment and compare it with the checkpoint; nothing is repaired.
-    /// The exit code is 1 if anything is wrong
+    /// Recompute the state of a disk from every segment, compare it with the checkpoint, and read every page. The exit
+    /// code is 1 if anything is wrong; nothing is changed, unless a repair is asked for
     Check {
         /// The flash image, made by `margay format`
         image: PathBuf,
+        #[command(flatten)]
+        repair: RepairArgs,
     },
     /// Print what is on flash: one line for each segment, or one for each page of a segment
     Dump {

@@ -1,9 +1,11 @@
 //! `margay fs`: work on the file system of an image without mounting it.
 
 use crate::args::FsCommand;
-use crate::args::FsPolicyArgs;
+use crate::args::{FsPolicyArgs, RepairArgs};
 use crate::commands::device::{FILES_MEMORY, Watched};
 use crate::commands::format::on_image;
+use crate::commands::inspect::{damaged_page, problems};
+use crate::commands::repair::Repaired;
 use crate::commands::{fs_copy as copying, fs_list as listing};
 use crate::failure::{Failure, of_volume};
 use crate::output::{print_bytes, shown};
@@ -52,7 +54,7 @@ pub fn run(command: FsCommand) -> Result<(), Failure> {
         FsCommand::Rm { image, path, recursive } => changing(&image, |fs| remove(fs, &image, &path, recursive)),
         FsCommand::Stat { image, path: Some(path), json } => stat(&image, &path, json),
         FsCommand::Stat { image, path: None, json } => state(&image, json),
-        FsCommand::Check { image } => check_image(&image),
+        FsCommand::Check { image, repair } => check_image(&image, &repair),
         FsCommand::Clean { image } => clean(&image),
         FsCommand::Model { u, i, p, device, segments } => model(u, i, p, &device, segments),
         FsCommand::Bench { benchmark, folder, seed, keep } => super::bench::run(&benchmark, &folder, seed, keep),
@@ -236,9 +238,10 @@ retired segments     {}
     print_bytes(text.as_bytes())
 }
 
-fn check_image(image: &Path) -> Result<(), Failure> {
-    let (device, progress) = Watched::open(image, true, FILES_MEMORY)?;
-    let found = check_files(device).map_err(|error| of_volume(image, &error))?;
+fn check_image(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
+    let (mut device, progress) = Watched::open(image, !repair.repair_in_place, FILES_MEMORY)?;
+    let repaired = Repaired::start(image, device.geometry(), repair)?;
+    let found = check_files(&mut device).map_err(|error| of_volume(image, &error))?;
     drop(progress);
     let how = if found.has_checkpoint { "; the checkpoint agrees" } else { "" };
     println!(
@@ -251,16 +254,22 @@ fn check_image(image: &Path) -> Result<(), Failure> {
         found.pages,
         found.scan.reads
     );
-    // One is normal after a power cut.
-    if found.scan.damaged.len() > 1 {
-        println!("{} damaged pages that belong to no object", found.scan.damaged.len());
-    }
-    if found.problems.is_empty() {
-        println!("clean{how}");
-        return Ok(());
-    }
+    found.scan.damaged.iter().for_each(|ppn| println!("{}", damaged_page(*ppn, &found.torn_pages)));
     found.problems.iter().for_each(|problem| println!("{problem}"));
-    Err(Failure::Run(format!("{}: {} problems", image.display(), found.problems.len())))
+    let damaged = found.scan.damaged.len() - found.torn_pages.len();
+    let count = found.problems.len() + damaged;
+    if count == 0 {
+        println!("clean{how}");
+    }
+    match repaired {
+        Some(_) if count == 0 && repair.repair_in_place => {
+            println!("there is nothing to repair");
+            Ok(())
+        }
+        Some(repaired) => repaired.files(image, device),
+        None if count == 0 => Ok(()),
+        None => Err(problems(image, count, "fs check")),
+    }
 }
 
 fn clean(image: &Path) -> Result<(), Failure> {

@@ -48,7 +48,7 @@ pub fn on_image(
 }
 
 /// Formatting writes every byte of an image, so that a disk that is too full is known before anything relies on it.
-fn check_room(image: &Path, new: &NewFile, geometry: &Geometry) -> Result<(), Failure> {
+pub fn check_room(image: &Path, new: &NewFile, geometry: &Geometry) -> Result<(), Failure> {
     let needed = ImageFlash::file_bytes(geometry);
     let Ok(free) = new.free_bytes() else { return Ok(()) };
     if needed <= free {

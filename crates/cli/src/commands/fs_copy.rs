@@ -1,34 +1,16 @@
 //! `margay fs get` and `margay fs put`: copying out of an image and into it.
 
 use super::files::{Files, at, changing, opened, parent_of, resolve};
+use super::repair::text_of;
 use crate::failure::Failure;
 use margay_fs::{FsError, Kind, NewObject, RenameFlags, Time};
 use margay_trace::{Existing, NewFile};
-use margay_volume::{Part, read_parts};
+use margay_volume::{Part, note_range, read_parts};
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-/// Damaged ranges of a file that are named in a message.
-const MAX_RANGES: usize = 20;
-
-/// Adds a range of bytes to a list in ascending order.
-fn note(ranges: &mut Vec<Range<u64>>, from: u64, len: u64) {
-    match ranges.last_mut() {
-        Some(last) if last.end == from => last.end = from + len,
-        _ => ranges.push(from..from + len),
-    }
-}
-
-/// Ranges as text: `4096 to 8191`, the first and the last byte of each.
-fn text_of(ranges: &[Range<u64>]) -> String {
-    let shown = ranges.iter().take(MAX_RANGES).map(|range| format!("{} to {}", range.start, range.end - 1));
-    let more = ranges.len().saturating_sub(MAX_RANGES);
-    let more = (more > 0).then(|| format!("and {more} more ranges"));
-    shown.chain(more).collect::<Vec<_>>().join(", ")
-}
 
 /// Whether two paths lead to the same file.
 fn is_same(one: &Path, other: &Path) -> bool {
@@ -57,7 +39,7 @@ pub fn get(image: &Path, path: &str, to: Option<&Path>, existing: Existing) -> R
     let mut damaged: Vec<Range<u64>> = Vec::new();
     read_parts(&mut fs, found.object, found.size, |Part { offset, bytes }| {
         match bytes {
-            Err((len, _)) => note(&mut damaged, offset, len),
+            Err((len, _)) => note_range(&mut damaged, offset, len),
             Ok(bytes) => match &mut target {
                 Some(target) => target.write_all(bytes).map_err(|error| Failure::new_file(target.path(), &error))?,
                 // What comes behind a gap would be taken for what belongs there.

@@ -11,6 +11,7 @@ mod model;
 mod mount;
 mod policies;
 mod progress;
+mod repair;
 mod replay;
 mod reproduce;
 mod serve;
@@ -32,7 +33,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Mount(args) => mount::run(&args),
         Command::Fs(command) => files::run(command),
         Command::Info { image, json } => inspect::info(&image, json),
-        Command::Check { image } => inspect::check(&image),
+        Command::Check { image, repair } => inspect::check(&image, &repair),
         Command::Dump { image, segment } => inspect::dump(&image, segment),
         Command::Replay(args) => replay::run(args),
         Command::Compare(args) => compare::run(args),

@@ -142,22 +142,32 @@ fn a_capture_that_does_not_come_to_its_end_leaves_no_trace_under_its_name() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
+    let markers = tempfile::tempdir().unwrap();
     let start = |name: &str, program: &[&str]| {
         let mut command = Command::new(MARGAY);
         command.args(["trace", "capture", "-q", "-o", name, "--"]).args(program).current_dir(folder.path());
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    // Long enough for Valgrind to have started, and long before the end of the program.
-    let wait = || std::thread::sleep(Duration::from_secs(3));
-    let mut killed = start("killed.vmt.zst", &["sleep", "60"]);
-    wait();
+    // A program that says when it runs, and then waits for a line.
+    let start_waiting = |name: &str| {
+        let marker = markers.path().join(name);
+        let child = start(name, &["sh", "-c", &format!("touch {}; read line", marker.display())]);
+        let started = Instant::now();
+        while !marker.exists() {
+            assert!(started.elapsed() < Duration::from_secs(120), "the program does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child
+    };
+    let mut killed = start_waiting("killed.vmt.zst");
     killed.kill().unwrap();
     killed.wait().unwrap();
     assert_eq!(names(folder.path()), [""; 0]);
-    let stopped = start("stopped.vmt", &["sleep", "600"]);
-    wait();
+    let mut stopped = start_waiting("stopped.vmt");
+    let input = stopped.stdin.take();
     run("kill", &["-INT", &stopped.id().to_string()]);
     let output = stopped.wait_with_output().unwrap();
+    drop(input);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("stopped.vmt.partial has the"), "{said}");

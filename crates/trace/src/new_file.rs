@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -75,6 +76,16 @@ fn look(path: &Path, existing: Existing) -> io::Result<Found> {
     match existing {
         Existing::Replace | Existing::ReplaceHeld => Ok(Found::File),
         Existing::Refuse => Err(exists()),
+    }
+}
+
+/// Standard output and error are written on where they are: opened anew, a file there would be written from its start.
+fn open_device(path: &Path) -> io::Result<File> {
+    let duplicate = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned().map(File::from);
+    match path.to_str() {
+        Some("/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") => duplicate(io::stdout().as_fd()),
+        Some("/dev/stderr" | "/dev/fd/2" | "/proc/self/fd/2") => duplicate(io::stderr().as_fd()),
+        _ => OpenOptions::new().append(true).open(path),
     }
 }
 
@@ -164,7 +175,7 @@ impl NewFile {
     pub fn create(path: &Path, existing: Existing) -> io::Result<Self> {
         let found = look(path, existing)?;
         if let Found::Device = found {
-            let device = OpenOptions::new().write(true).open(path)?;
+            let device = open_device(path)?;
             return Ok(Self { path: path.into(), existing, content: Content::Device(device), replaced: None });
         }
         // What a link leads to is replaced, not the link.

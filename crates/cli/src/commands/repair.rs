@@ -63,7 +63,7 @@ impl Repaired {
             );
         }
         let again = check(&mut repaired.device).map_err(|error| of_volume(&path, &error))?;
-        let copied = format!("{} pages of the disk", repaired.copied_pages);
+        let copied = format!("pages of the disk copied: {}", repaired.copied_pages);
         finish(&path, new, again.problems(), &copied, repaired.lost_pages.len() + unknown.len())
     }
 
@@ -85,7 +85,7 @@ impl Repaired {
             }
         }
         let again = check_files(&mut repaired.device).map_err(|error| of_volume(&path, &error))?;
-        let copied = format!("{} names", repaired.copied_names);
+        let copied = format!("names copied: {}", repaired.copied_names);
         finish(&path, new, again.problems.len(), &copied, repaired.problems.len() + repaired.lost.len())
     }
 }
@@ -99,7 +99,7 @@ fn finish(path: &Path, new: NewFile, problems: usize, copied: &str, given_up: us
         )));
     }
     new.commit().map_err(|error| Failure::new_file(path, &error))?;
-    println!("{name}: {copied} copied, checked: clean");
+    println!("{name}: {copied}; checked: clean");
     match given_up {
         0 => Ok(()),
         1 => Err(Failure::Run(format!("{name}: 1 thing was given up (see above)"))),

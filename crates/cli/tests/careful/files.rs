@@ -80,6 +80,18 @@ fn no_command_overwrites_a_file_without_force() {
 }
 
 #[test]
+fn standard_output_is_written_on_wherever_it_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.csv");
+    let generate = ["generate", "random,writes=50", "--format", "csv", "/dev/stdout"];
+    let out = fs::File::create(&path).unwrap();
+    assert!(Command::new(MARGAY).args(generate).stdout(out).status().unwrap().success());
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text, works(&generate));
+    assert!(text.starts_with("time_us,op,") && text.matches(",write,").count() == 50, "{text}");
+}
+
+#[test]
 fn metrics_are_written_over_metrics_only() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();

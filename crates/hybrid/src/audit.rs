@@ -27,7 +27,7 @@ impl<D: Store> Hybrid<D> {
         for segment in self.data.iter().chain(self.logs.iter().map(|log| &log.segment)).filter(|id| **id != NONE) {
             uses[*segment as usize] += 1;
         }
-        for free in &self.free {
+        for free in self.free.iter() {
             uses[free.segment.index()] += 1;
         }
         if let Some(segment) = uses.iter().position(|uses| *uses > 1) {

@@ -1,9 +1,9 @@
 use crate::logs::{LogBlock, NONE, Tables};
-use crate::{Counters, Host, HybridConfig, HybridError, Mapping, NoCache, Persistence};
+use crate::{Host, HybridConfig, HybridCounters, HybridError, Mapping, NoCache, Persistence};
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
-use margay_format::{PageInfo, SegmentInfo, Store};
+use margay_format::{FreeList, FreeSegment, PageInfo, Store};
 
 /// What a segment was opened for, as its stream in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,14 +12,6 @@ pub(crate) enum Stream {
     Data = 0,
     Random = 1,
     Sequential = 2,
-}
-
-/// A segment that is not in use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Free {
-    pub segment: SegmentId,
-    /// It may hold anything.
-    pub needs_erase: bool,
 }
 
 /// A hybrid-mapped store of `config.logical_pages` pages.
@@ -43,16 +35,16 @@ pub struct Hybrid<D> {
     pub(crate) idle: Vec<u32>,
     /// BAST: by block, its log block.
     pub(crate) owned: Vec<u32>,
-    pub(crate) free: VecDeque<Free>,
+    pub(crate) free: FreeList,
     /// Segments that are not to be programmed any more, though some still hold pages.
     pub(crate) retire_queue: Vec<SegmentId>,
     pub(crate) erases: Vec<u32>,
     pub(crate) total_erases: u64,
     pub(crate) seq: u64,
     pub(crate) writes: u64,
-    pub(crate) counters: Counters,
+    pub(crate) counters: HybridCounters,
     pub(crate) doubtful_programs: u32,
-    pub(crate) plan: Vec<crate::Move>,
+    pub(crate) plan: Vec<crate::MergeAction>,
     pub(crate) scratch: Vec<u8>,
 }
 
@@ -61,7 +53,8 @@ impl<D: Store> Hybrid<D> {
     pub fn new(store: D, config: HybridConfig) -> Result<Self, HybridError> {
         let mut hybrid = Self::without_segments(store, config)?;
         let segments = config.reserved_segments..hybrid.geometry.segments();
-        hybrid.free.extend(segments.map(|segment| Free { segment: SegmentId(segment), needs_erase: false }));
+        let free = |segment| FreeSegment { segment: SegmentId(segment), needs_erase: false, freed_seq: 0 };
+        segments.for_each(|segment| hybrid.free.push(free(segment)));
         Ok(hybrid)
     }
 
@@ -81,13 +74,13 @@ impl<D: Store> Hybrid<D> {
             order: VecDeque::new(),
             idle: (0..config.random_log_blocks()).rev().collect(),
             owned: vec![NONE; owned],
-            free: VecDeque::new(),
+            free: FreeList::default(),
             retire_queue: Vec::new(),
             erases: vec![0; geometry.segments() as usize],
             total_erases: 0,
             seq: 0,
             writes: 0,
-            counters: Counters::default(),
+            counters: HybridCounters::default(),
             doubtful_programs: 0,
             plan: Vec::new(),
             scratch: vec![0; geometry.page_bytes() as usize],
@@ -101,7 +94,7 @@ impl<D: Store> Hybrid<D> {
     }
 
     /// What was done so far.
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &HybridCounters {
         &self.counters
     }
 
@@ -113,7 +106,7 @@ impl<D: Store> Hybrid<D> {
 
     /// Counts from zero; wear stays.
     pub fn reset_counters(&mut self) {
-        self.counters = Counters::default();
+        self.counters = HybridCounters::default();
     }
 
     /// Pages in a block.
@@ -234,10 +227,8 @@ impl<D: Store> Hybrid<D> {
                     None => self.random_slot(host)?,
                 },
             };
-            match self.append(slot, lpn, data, host) {
-                Ok(()) => break,
-                Err(HybridError::Flash(FlashError::ProgramFailed { .. })) => self.spoil(slot),
-                Err(error) => return Err(error),
+            if self.append(slot, lpn, data, host)? {
+                break;
             }
         }
         self.counters.host_writes += 1;
@@ -260,24 +251,31 @@ impl<D: Store> Hybrid<D> {
     }
 
     /// Writes every page of the store to data blocks, block by block, as the state before a run. On a device with
-    /// payload the pages are zeros.
+    /// payload the pages are zeros. After an error the blocks before are written, and the others are as they were.
     pub fn preload<H: Host>(&mut self, host: &mut H) -> Result<(), HybridError> {
         for block in 0..self.data.len() as u32 {
-            let segment = self.take_free(Stream::Data)?;
-            for offset in 0..self.pages_of(block) {
-                let lpn = Lpn(block * self.pages + offset);
-                self.forget(lpn, host);
+            let first = block * self.pages;
+            let lpns = (first..first + self.pages_of(block)).map(Lpn);
+            let segment = loop {
+                let segment = self.take_free(Stream::Data)?;
                 let zeros = core::mem::take(&mut self.scratch);
-                let programmed = self.program(self.ppn(segment.0, offset), lpn, &zeros);
+                let mut program = |lpn: Lpn| self.program(self.ppn(segment.0, lpn.0 - first), lpn, &zeros);
+                let programmed = lpns.clone().try_for_each(&mut program);
                 self.scratch = zeros;
-                programmed?;
+                match programmed {
+                    Ok(()) => break segment,
+                    Err(error) => self.abandon(segment, error)?,
+                }
+            };
+            for lpn in lpns {
+                self.forget(lpn, host);
                 self.set_present(lpn, true);
                 host.on_flash(lpn, true);
             }
-            self.store.finish(segment, self.ppn(segment.0, self.pages))?;
             let old = core::mem::replace(&mut self.data[block as usize], segment.0);
+            self.store.finish(segment, self.ppn(segment.0, self.pages))?;
             if old != NONE {
-                self.erase(SegmentId(old))?;
+                self.release(SegmentId(old))?;
             }
         }
         Ok(())
@@ -374,33 +372,56 @@ impl<D: Store> Hybrid<D> {
         Ok(())
     }
 
+    /// Programs a page under the next sequence number. One that was given to a program that failed is used up, because
+    /// the page may be there all the same.
     pub(crate) fn program(&mut self, ppn: Ppn, lpn: Lpn, data: &[u8]) -> Result<(), FlashError> {
         self.seq += 1;
         let page = PageInfo { owner: lpn.0.into(), seq: self.seq, version: self.writes, ..PageInfo::default() };
-        self.store.program(ppn, data, page)
+        let programmed = self.store.program(ppn, data, page);
+        self.note_refused(ppn, &programmed);
+        programmed
     }
 
+    /// A program that was refused before it was begun has used no sequence number.
+    pub(crate) fn note_refused<T>(&mut self, ppn: Ppn, programmed: &Result<T, FlashError>) {
+        if programmed.is_err() && !self.store.was_begun(ppn) {
+            self.seq -= 1;
+        }
+    }
+
+    /// Programs a page behind the others of a log block. False if the program failed for good, so that the log block
+    /// takes no more pages and another one has to be found. After any other error all is as before, but that the log
+    /// block has a page less to give if its program was begun: that page may hold anything.
     pub(crate) fn append<H: Host>(
         &mut self,
         slot: u32,
         lpn: Lpn,
         data: &[u8],
         host: &mut H,
-    ) -> Result<(), HybridError> {
+    ) -> Result<bool, HybridError> {
         let log = &self.logs[slot as usize];
-        let (segment, position) = (log.segment, log.next);
-        self.program(self.ppn(segment, position), lpn, data)?;
-        // The old copy was good until now; in a swap store it is gone already.
-        self.forget(lpn, host);
-        let log = &mut self.logs[slot as usize];
-        log.owners[position as usize] = lpn.0;
-        log.next += 1;
-        let is_full = !log.has_room();
-        self.link(lpn, slot, position, host);
-        if is_full {
-            self.store.finish(SegmentId(segment), self.ppn(segment, position + 1))?;
+        let (segment, position) = (SegmentId(log.segment), log.next);
+        let ppn = self.ppn(log.segment, position);
+        let programmed = self.program(ppn, lpn, data);
+        if matches!(programmed, Err(FlashError::ProgramFailed { .. })) {
+            self.spoil(slot);
+            return Ok(false);
         }
-        Ok(())
+        if programmed.is_ok() || self.store.was_begun(ppn) {
+            let log = &mut self.logs[slot as usize];
+            log.owners[position as usize] = NONE;
+            log.next += 1;
+        }
+        if programmed.is_ok() {
+            // The old copy was good until now; in a swap store it is gone already.
+            self.forget(lpn, host);
+            self.logs[slot as usize].owners[position as usize] = lpn.0;
+            self.link(lpn, slot, position, host);
+        }
+        if !self.logs[slot as usize].has_room() {
+            self.store.finish(segment, Ppn(ppn.0 + 1))?;
+        }
+        Ok(programmed.map(|()| true)?)
     }
 
     pub(crate) fn link<H: Host>(&mut self, lpn: Lpn, slot: u32, position: u32, host: &mut H) {
@@ -425,7 +446,7 @@ impl<D: Store> Hybrid<D> {
     }
 
     /// The newest copy of a page is given up.
-    fn forget<H: Host>(&mut self, lpn: Lpn, host: &mut H) {
+    pub(crate) fn forget<H: Host>(&mut self, lpn: Lpn, host: &mut H) {
         if self.unlink(lpn, host) {
             host.on_flash(lpn, false);
         } else if self.is_present(lpn) {
@@ -439,64 +460,6 @@ impl<D: Store> Hybrid<D> {
         let log = &mut self.logs[slot as usize];
         log.end = log.next;
         self.retire_queue.push(SegmentId(log.segment));
-    }
-
-    /// An erased segment that is begun.
-    pub(crate) fn take_free(&mut self, stream: Stream) -> Result<SegmentId, HybridError> {
-        while let Some(free) = self.free.pop_front() {
-            let id = free.segment;
-            if free.needs_erase && !self.erase_on_device(id)? {
-                continue;
-            }
-            let info = SegmentInfo {
-                erases: self.erases[id.index()],
-                total_erases: self.total_erases,
-                stream: stream as u8,
-                opened_us: 0,
-                opened_writes: self.writes,
-            };
-            match self.store.begin(id, info) {
-                Ok(()) => return Ok(id),
-                Err(FlashError::ProgramFailed { .. }) => self.counters.retired_segments += 1,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(HybridError::WornOut { retired_segments: self.counters.retired_segments })
-    }
-
-    /// Erases a segment that holds nothing any more: it is free then, or retired. Counts as an erase either way.
-    pub(crate) fn erase(&mut self, segment: SegmentId) -> Result<(), HybridError> {
-        if let Some(at) = self.retire_queue.iter().position(|other| *other == segment) {
-            self.retire_queue.swap_remove(at);
-            self.counters.retired_segments += 1;
-            return Ok(());
-        }
-        if self.config.persistence == Persistence::Persistent {
-            // What replaces it must be there before it goes.
-            self.store.record(self.seq)?;
-        }
-        if self.erase_on_device(segment)? {
-            self.free.push_back(Free { segment, needs_erase: false });
-        }
-        Ok(())
-    }
-
-    fn erase_on_device(&mut self, segment: SegmentId) -> Result<bool, HybridError> {
-        // A damaged tag may have said any number.
-        let (erases, total_erases) = (self.erases[segment.index()].saturating_add(1), self.total_erases + 1);
-        let info = SegmentInfo { erases, total_erases, ..SegmentInfo::default() };
-        match self.store.erase(segment, info) {
-            Ok(()) => {
-                self.counters.erases += 1;
-                (self.erases[segment.index()], self.total_erases) = (erases, total_erases);
-                Ok(true)
-            }
-            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
-                self.counters.retired_segments += 1;
-                Ok(false)
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 }
 

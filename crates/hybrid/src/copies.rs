@@ -99,12 +99,13 @@ impl Copies {
         self.all.iter().any(|copy| copy.lpn == lpn)
     }
 
-    /// Whether a target of merges was completed: it holds a page that no other segment has in the same version, and
-    /// nothing is erased before the target is complete.
-    pub fn is_completed(&self, segment: u32) -> bool {
-        self.all.iter().filter(|copy| copy.segment == segment).any(|own| {
+    /// Whether the target of merges that a copy is in was completed: it holds a page that no other segment has in the same
+    /// version, and nothing is erased before the target is complete.
+    pub fn is_completed(&self, target: &Copy) -> bool {
+        let is_own = |copy: &&Copy| (copy.segment, copy.erases) == (target.segment, target.erases);
+        self.all.iter().filter(is_own).any(|own| {
             let is_same = |copy: &&Copy| (copy.lpn, copy.version) == (own.lpn, own.version);
-            self.all.iter().filter(is_same).all(|copy| copy.segment == segment)
+            self.all.iter().filter(is_same).all(|copy| copy.segment == target.segment)
         })
     }
 

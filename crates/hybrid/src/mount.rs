@@ -61,7 +61,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         self.doubtful_programs += unreadable.unknown.len() as u32;
         for (copy, is_last) in unreadable.in_target {
             // What was programmed last may be half programmed although its target was completed.
-            let counts = if is_last { !copies.has(copy.lpn) } else { copies.is_completed(copy.segment) };
+            let counts = if is_last { !copies.has(copy.lpn) } else { copies.is_completed(&copy) };
             if counts {
                 copies.all.push(copy);
             } else if is_last {

@@ -72,7 +72,10 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                 (Seen::Unreadable, Some((at, tag))) => {
                     let latest = tag.page.seq.saturating_sub(1);
                     let by_window = named.pop_front().map(|page| (page.owner, page.seq.unwrap_or(latest)));
-                    let by_place = || in_place(&tag, at, position, self.pages).map(|owner| (owner, latest));
+                    // A window that is not full names all pages before the one it stands in.
+                    let may_be_unnamed = tag.window == self.store.layout().window;
+                    let place = || in_place(&tag, at, position, self.pages).filter(|_| may_be_unnamed);
+                    let by_place = || place().map(|owner| (owner, latest));
                     match by_window.or_else(by_place).and_then(|(owner, seq)| copy(owner, seq, &tag)) {
                         Some(copy) if copy.is_target => unreadable.in_target.push((copy, false)),
                         Some(copy) => unreadable.known.push(copy),

@@ -19,7 +19,7 @@ impl core::error::Error for AuditError {}
 
 impl<D: Store> Hybrid<D> {
     /// Recomputes every count and compares: each page has at most one newest copy, in a segment that is in use by
-    /// one block or log block; log blocks count their valid pages. O(pages).
+    /// one block or log block; log blocks count their valid pages; every segment is in use, free or retired. O(pages).
     pub fn audit(&self) -> Result<(), AuditError> {
         let wrong = |text: String| Err(AuditError(text));
         let mut uses = vec![0u32; self.geometry.segments() as usize];
@@ -30,8 +30,15 @@ impl<D: Store> Hybrid<D> {
         for free in self.free.iter() {
             uses[free.segment.index()] += 1;
         }
+        for retired in self.free.retired() {
+            uses[retired.index()] += 1;
+        }
         if let Some(segment) = uses.iter().position(|uses| *uses > 1) {
             return wrong(alloc::format!("segment {segment} is in use twice"));
+        }
+        let first = self.config.reserved_segments as usize;
+        if let Some(segment) = (first..uses.len()).find(|segment| uses[*segment] == 0) {
+            return wrong(alloc::format!("segment {segment} is neither in use nor free nor retired"));
         }
         for lpn in (0..self.config.logical_pages).map(Lpn) {
             let in_log = self.tables.get(lpn);

@@ -44,6 +44,8 @@ pub struct Hybrid<D> {
     pub(crate) writes: u64,
     pub(crate) counters: HybridCounters,
     pub(crate) doubtful_programs: u32,
+    /// Swap: pages whose copy was given up for a write that then failed.
+    pub(crate) not_written: Vec<Lpn>,
     pub(crate) plan: Vec<crate::MergeAction>,
     pub(crate) scratch: Vec<u8>,
 }
@@ -82,6 +84,7 @@ impl<D: Store> Hybrid<D> {
             writes: 0,
             counters: HybridCounters::default(),
             doubtful_programs: 0,
+            not_written: Vec::new(),
             plan: Vec::new(),
             scratch: vec![0; geometry.page_bytes() as usize],
             store,
@@ -205,20 +208,47 @@ impl<D: Store> Hybrid<D> {
     }
 
     /// Reads a page; `None`, with `data` untouched, if flash has none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device, such as [`FlashError::Uncorrectable`]; [`HybridError::NotWritten`] if the last write of a page
+    /// of a swap store has failed.
     pub fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> Result<Option<ReadStatus>, HybridError> {
         self.check(lpn)?;
-        let Some(ppn) = self.place(lpn) else { return Ok(None) };
+        let Some(ppn) = self.place(lpn) else {
+            return if self.not_written.contains(&lpn) { Err(HybridError::NotWritten { lpn }) } else { Ok(None) };
+        };
         self.counters.host_reads += 1;
         Ok(Some(self.store.read(ppn, lpn.0.into(), data)?))
     }
 
     /// Writes a page. `data` is one page, or empty on a device without payload.
+    ///
+    /// # Errors
+    ///
+    /// [`HybridError::Flash`] with [`FlashError::Io`] if the device failed for the moment: the write can be tried again. A
+    /// persistent store then has the page as it was, a swap store none, which reading it says.
     pub fn write<H: Host>(&mut self, lpn: Lpn, data: &[u8], host: &mut H) -> Result<(), HybridError> {
         self.check(lpn)?;
-        if self.config.persistence == Persistence::Volatile {
+        let is_volatile = self.config.persistence == Persistence::Volatile;
+        let is_given_up = is_volatile && (self.is_on_flash(lpn) || self.not_written.contains(&lpn));
+        if is_volatile {
             self.forget(lpn, host);
         }
         self.writes += 1;
+        let written = self.put(lpn, data, host);
+        if is_given_up {
+            self.not_written.retain(|other| *other != lpn);
+            if written.is_err() {
+                self.not_written.push(lpn);
+            }
+        }
+        written?;
+        self.counters.host_writes += 1;
+        Ok(())
+    }
+
+    fn put<H: Host>(&mut self, lpn: Lpn, data: &[u8], host: &mut H) -> Result<(), HybridError> {
         loop {
             let slot = match self.config.mapping {
                 Mapping::Bast => self.own_slot(lpn, host)?,
@@ -228,11 +258,9 @@ impl<D: Store> Hybrid<D> {
                 },
             };
             if self.append(slot, lpn, data, host)? {
-                break;
+                return Ok(());
             }
         }
-        self.counters.host_writes += 1;
-        Ok(())
     }
 
     /// Returns when everything written so far survives a power cut.
@@ -247,6 +275,7 @@ impl<D: Store> Hybrid<D> {
             return Err(HybridError::WouldLose { lpn });
         }
         self.forget(lpn, host);
+        self.not_written.retain(|other| *other != lpn);
         Ok(())
     }
 

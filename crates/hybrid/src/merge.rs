@@ -164,6 +164,9 @@ impl<D: Store> Hybrid<D> {
             let was_on_flash = self.unlink(lpn, host) || self.is_present(lpn);
             let is_on_flash = matches!(action, MergeAction::Copy | MergeAction::Write);
             self.set_present(lpn, is_on_flash);
+            if is_on_flash {
+                self.not_written.retain(|other| *other != lpn);
+            }
             if was_on_flash != is_on_flash {
                 host.on_flash(lpn, is_on_flash);
             }

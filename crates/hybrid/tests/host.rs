@@ -1,9 +1,9 @@
 //! A disk in a file on a host: what the power of the host leaves of it, and calls that fail for a moment.
 
-use margay_flash::{Geometry, Lpn};
+use margay_flash::{FlashError, Geometry, Lpn};
 use margay_format::Formatted;
-use margay_hybrid::{FormatOptions, Hybrid, HybridError, Mapping, Persistence, format, open};
-use margay_media::{Cached, Flaky, Loss, RamFlash, Strict};
+use margay_hybrid::{FormatOptions, Hybrid, HybridError, Mapping, NoCache, Persistence, format, open};
+use margay_media::{Cached, Call, Effect, Flaky, Loss, RamFlash, Strict};
 
 const PAGES: u32 = 20;
 const PAGE_BYTES: usize = 512;
@@ -98,4 +98,113 @@ fn after_a_host_has_lost_its_power_the_disk_is_as_it_was_after_some_write_since_
             assert_eq!(contents(&mut open(&mut host).unwrap()), all, "{mapping} {seed}");
         }
     }
+}
+
+/// Writes until the disk takes it, a few times at the most.
+fn write_again(disk: &mut Disk<'_>, lpn: u32, number: u32) {
+    let mut result = Ok(());
+    for _ in 0..5 {
+        result = write(disk, lpn, number);
+        match result {
+            Ok(()) => return,
+            Err(HybridError::Flash(FlashError::Io { .. })) => disk.audit().unwrap(),
+            Err(_) => break,
+        }
+    }
+    panic!("page {lpn} cannot be written: {result:?}");
+}
+
+/// All kinds of devices and mappings.
+fn setups() -> impl Iterator<Item = (Geometry, &'static str, bool)> {
+    let mappings = |geometry| MAPPINGS.map(|mapping| (geometry, mapping));
+    let cached = |(geometry, mapping)| [(geometry, mapping, false), (geometry, mapping, true)];
+    geometries().into_iter().flat_map(mappings).flat_map(cached)
+}
+
+fn flaky<'a>(disk: &'a mut Disk<'_>) -> &'a mut Flaky<RamFlash> {
+    disk.store_mut().device_mut().inner_mut().inner_mut()
+}
+
+#[test]
+fn a_call_that_fails_for_a_moment_loses_no_page_and_no_segment() {
+    let faults = [Call::Read, Call::Program, Call::Erase].map(|call| Effect::ALL.map(|effect| (call, effect))).concat();
+    for (geometry, mapping, is_cached) in setups() {
+        for (call, effect) in faults.iter().copied() {
+            for at in (0..).step_by(7) {
+                let what = format!("{mapping} {is_cached} {call:?} {effect:?} {at}");
+                let mut host = formatted(geometry, mapping, is_cached);
+                let mut disk = open(&mut host).unwrap();
+                let mut expected = vec![None; PAGES as usize];
+                for (number, draw) in (0..).zip(draws(3)).take(110) {
+                    if number == 30 {
+                        flaky(&mut disk).fail(call, at..at + 1 + at % 3, effect, 28);
+                    }
+                    write_again(&mut disk, draw % PAGES, number);
+                    expected[(draw % PAGES) as usize] = Some(number);
+                }
+                let is_reached = flaky(&mut disk).errors() > 0;
+                flaky(&mut disk).heal();
+                assert_eq!(contents(&mut disk), expected, "{what}");
+                disk.sync().unwrap();
+                assert_eq!(disk.counters().retired_segments, 0, "{what}");
+                drop(disk);
+                crash(&mut host, Loss::Everything, 0);
+                assert_eq!(contents(&mut open(&mut host).unwrap()), expected, "{what}");
+                if !is_reached {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn erases_that_fail_now_and_then_lose_no_page_and_no_segment() {
+    // More segments than are needed: the same may fail three times.
+    let geometry = Geometry::new(12, 8, PAGE_BYTES as u32).unwrap().with_spare(256);
+    let mut host = formatted(geometry, "fast", true);
+    let mut disk = open(&mut host).unwrap();
+    let mut expected = vec![None; PAGES as usize];
+    let mut failing = 0;
+    for (number, draw) in (0..).zip(draws(5)).take(600) {
+        // Every third erase fails.
+        let erases = flaky(&mut disk).calls(Call::Erase);
+        if erases % 3 == 0 && erases > failing {
+            failing = erases;
+            flaky(&mut disk).fail(Call::Erase, 0..1, Effect::HalfDone, 5);
+        }
+        write_again(&mut disk, draw % PAGES, number);
+        expected[(draw % PAGES) as usize] = Some(number);
+    }
+    flaky(&mut disk).heal();
+    assert!(flaky(&mut disk).errors() > 20);
+    assert_eq!(contents(&mut disk), expected);
+}
+
+#[test]
+fn a_page_of_a_swap_store_whose_write_failed_is_an_error_until_it_is_written() {
+    let geometry = Geometry::new(10, 8, PAGE_BYTES as u32).unwrap().with_spare(256);
+    let mut host = Strict::new(Cached::new(Flaky::new(RamFlash::new(geometry)), 512).write_through());
+    let options = FormatOptions {
+        mapping: Mapping::Bast,
+        persistence: Persistence::Volatile,
+        log_blocks: LOG_BLOCKS,
+        logical_pages: Some(PAGES),
+        uuid: [1; 16],
+        created_s: 0,
+    };
+    let mut disk = format(&mut host, &options).unwrap();
+    write(&mut disk, 3, 1).unwrap();
+    flaky(&mut disk).fail(Call::Program, 0..1, Effect::NotDone, 28);
+    assert_eq!(write(&mut disk, 3, 2), Err(FlashError::Io { code: 28 }.into()));
+    let mut page = [0; PAGE_BYTES];
+    assert_eq!(disk.read(Lpn(3), &mut page), Err(HybridError::NotWritten { lpn: Lpn(3) }));
+    write(&mut disk, 3, 2).unwrap();
+    assert_eq!(contents(&mut disk)[3], Some(2));
+    // A page that there was no copy of is none either.
+    flaky(&mut disk).fail(Call::Program, 0..1, Effect::NotDone, 28);
+    assert!(write(&mut disk, 4, 3).is_err());
+    assert_eq!(disk.read(Lpn(4), &mut page), Ok(None));
+    disk.discard(Lpn(3), &mut NoCache).unwrap();
+    assert_eq!(disk.read(Lpn(3), &mut page), Ok(None));
 }

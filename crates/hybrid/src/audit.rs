@@ -24,7 +24,8 @@ impl<D: Store> Hybrid<D> {
         let wrong = |text: String| Err(AuditError(text));
         let mut uses = vec![0u32; self.geometry.segments() as usize];
         let mut valid = vec![0u32; self.logs.len()];
-        for segment in self.data.iter().chain(self.logs.iter().map(|log| &log.segment)).filter(|id| **id != NONE) {
+        let logs = self.logs.iter().map(|log| &log.segment);
+        for segment in self.data.iter().chain(logs).chain([&self.list.segment]).filter(|id| **id != NONE) {
             uses[*segment as usize] += 1;
         }
         for free in self.free.iter() {

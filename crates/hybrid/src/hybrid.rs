@@ -1,5 +1,6 @@
 use crate::logs::{LogBlock, NONE, Tables};
-use crate::{Host, HybridConfig, HybridCounters, HybridError, Mapping, NoCache, Persistence};
+use crate::retired::RetiredList;
+use crate::{Host, HybridConfig, HybridCounters, HybridError, HybridMountReport, Mapping, NoCache, Persistence};
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
@@ -12,6 +13,7 @@ pub(crate) enum Stream {
     Data = 0,
     Random = 1,
     Sequential = 2,
+    RetiredList = 3,
 }
 
 /// A hybrid-mapped store of `config.logical_pages` pages.
@@ -38,12 +40,13 @@ pub struct Hybrid<D> {
     pub(crate) free: FreeList,
     /// Segments that are not to be programmed any more, though some still hold pages.
     pub(crate) retire_queue: Vec<SegmentId>,
+    pub(crate) list: RetiredList,
     pub(crate) erases: Vec<u32>,
     pub(crate) total_erases: u64,
     pub(crate) seq: u64,
     pub(crate) writes: u64,
     pub(crate) counters: HybridCounters,
-    pub(crate) doubtful_programs: u32,
+    pub(crate) report: HybridMountReport,
     /// Swap: pages whose copy was given up for a write that then failed.
     pub(crate) not_written: Vec<Lpn>,
     pub(crate) plan: Vec<crate::MergeAction>,
@@ -78,12 +81,13 @@ impl<D: Store> Hybrid<D> {
             owned: vec![NONE; owned],
             free: FreeList::default(),
             retire_queue: Vec::new(),
+            list: RetiredList::EMPTY,
             erases: vec![0; geometry.segments() as usize],
             total_erases: 0,
             seq: 0,
             writes: 0,
             counters: HybridCounters::default(),
-            doubtful_programs: 0,
+            report: HybridMountReport::default(),
             not_written: Vec::new(),
             plan: Vec::new(),
             scratch: vec![0; geometry.page_bytes() as usize],
@@ -101,13 +105,12 @@ impl<D: Store> Hybrid<D> {
         &self.counters
     }
 
-    /// Programs found at opening that cannot be read and may be what a power cut interrupted: the version before is
-    /// taken in their place. If there was no power cut, a page is older than it should be for each of them.
-    pub const fn doubtful_programs(&self) -> u32 {
-        self.doubtful_programs
+    /// What opening the device has found.
+    pub const fn mount_report(&self) -> &HybridMountReport {
+        &self.report
     }
 
-    /// Counts from zero; wear stays.
+    /// Resets the counters; erase counts are kept.
     pub fn reset_counters(&mut self) {
         self.counters = HybridCounters::default();
     }
@@ -230,6 +233,7 @@ impl<D: Store> Hybrid<D> {
     /// persistent store then has the page as it was, a swap store none, which reading it says.
     pub fn write<H: Host>(&mut self, lpn: Lpn, data: &[u8], host: &mut H) -> Result<(), HybridError> {
         self.check(lpn)?;
+        self.save_retired()?;
         let is_volatile = self.config.persistence == Persistence::Volatile;
         let is_given_up = is_volatile && (self.is_on_flash(lpn) || self.not_written.contains(&lpn));
         if is_volatile {
@@ -265,6 +269,7 @@ impl<D: Store> Hybrid<D> {
 
     /// Returns when everything written so far survives a power cut.
     pub fn sync(&mut self) -> Result<(), HybridError> {
+        self.save_retired()?;
         Ok(self.store.sync()?)
     }
 

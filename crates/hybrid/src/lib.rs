@@ -24,6 +24,8 @@ mod image;
 mod logs;
 mod merge;
 mod mount;
+mod report;
+mod retired;
 mod segments;
 mod unreadable;
 
@@ -34,3 +36,4 @@ pub use error::HybridError;
 pub use host::{Host, MergeAction, Merged, NoCache, Victim};
 pub use hybrid::Hybrid;
 pub use image::{FormatOptions, OpenError, format, open};
+pub use report::HybridMountReport;

@@ -18,6 +18,8 @@ const MAX_FLIPPED_BITS: u32 = 8;
 struct Found {
     copies: Copies,
     unreadable: Unreadable,
+    /// Lists of retired segments.
+    lists: Vec<Copy>,
     /// Pages that were programmed after the mark of a device that was cached, with the copies that they are if they count.
     later: Vec<(FoundPage, Option<Copy>)>,
 }
@@ -46,9 +48,14 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         }
         let mut page = vec![0; self.geometry.page_bytes() as usize];
         let Latest { suspect, mut torn, void } = match mark {
-            Some(mark) => Latest { void: self.verify_after(mark, &mut found)?, ..Latest::default() },
+            Some(mark) => {
+                let void = self.verify_after(mark, &mut found)?;
+                self.leave_retired_out(&mut found, &mut page)?;
+                Latest { void, ..Latest::default() }
+            }
             None => {
                 found.copies.all.append(&mut found.unreadable.known);
+                self.leave_retired_out(&mut found, &mut page)?;
                 self.find_suspect(&mut found.copies, &mut page)?
             }
         };
@@ -58,14 +65,14 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         }
         self.store.settle(self.seq, &void)?;
         let Found { mut copies, unreadable, .. } = found;
-        self.doubtful_programs += unreadable.unknown.len() as u32;
+        self.report.doubtful_programs += unreadable.unknown.len() as u32;
         for (copy, is_last) in unreadable.in_target {
             // What was programmed last may be half programmed although its target was completed.
             let counts = if is_last { !copies.has(copy.lpn) } else { copies.is_completed(&copy) };
             if counts {
                 copies.all.push(copy);
             } else if is_last {
-                self.doubtful_programs += 1;
+                self.report.doubtful_programs += 1;
             }
         }
         copies.index(self.config.logical_pages);
@@ -104,6 +111,16 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         Ok(self.sync()?)
     }
 
+    /// Retired segments, and the one that names them, hold nothing that counts.
+    fn leave_retired_out(&mut self, found: &mut Found, page: &mut [u8]) -> Result<(), OpenError> {
+        self.recover_retired(core::mem::take(&mut found.lists), page)?;
+        self.report.retired_segments = self.free.retired().len() as u32;
+        found.copies.all.retain(|copy| self.is_ordinary(copy.segment));
+        found.unreadable.in_target.retain(|(copy, _)| self.is_ordinary(copy.segment));
+        found.unreadable.unknown.retain(|(ppn, _)| self.is_ordinary(self.geometry.segment_of(*ppn).0));
+        Ok(())
+    }
+
     /// The page that was programmed last may be half programmed, and readable now and not later: it is to be written
     /// again. If it cannot be read it does not count, and its segment has to be cleared; it may have been an earlier
     /// mount's attempt to write such a page again.
@@ -134,7 +151,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                 latest.torn.push(copy.segment);
             }
         }
-        self.doubtful_programs += latest.torn.len() as u32;
+        self.report.doubtful_programs += latest.torn.len() as u32;
         Ok(latest)
     }
 
@@ -142,7 +159,8 @@ impl<F: Flash> Hybrid<Formatted<F>> {
     /// longest row without a gap, each page of which is whole, so that what is found is what there was after some
     /// program. Returns the pages that must never count.
     fn verify_after(&mut self, mark: u64, found: &mut Found) -> Result<Vec<Ppn>, OpenError> {
-        let Found { copies, unreadable, later } = found;
+        let list_owner = self.list_owner();
+        let Found { copies, unreadable, lists, later } = found;
         let verified = self.store.verify_after(mark, later.iter().map(|(page, _)| *page).collect())?;
         let (mut void, later) = (verified.void, core::mem::take(later));
         self.seq = verified.seq;
@@ -150,7 +168,9 @@ impl<F: Flash> Hybrid<Formatted<F>> {
             let at = verified.pages.binary_search_by_key(&page.seq, |other| other.seq);
             if at.is_ok_and(|at| verified.pages[at].ppn == page.ppn) {
                 self.writes = self.writes.max(page.info.map_or(0, |info| info.version));
-                copies.all.extend(copy);
+                let all = if copy.is_some_and(|copy| copy.lpn == list_owner) { &mut *lists } else { &mut copies.all };
+                all.extend(copy);
+                self.report.verified += 1;
             }
         }
         // What cannot be read and was programmed after the mark is no loss.
@@ -165,6 +185,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         unreadable.known.retain(&mut is_old);
         unreadable.in_target.retain(|(copy, _)| is_old(copy));
         void.extend(unreadable.unknown.iter().filter(|(_, is_old)| !is_old).map(|(ppn, _)| *ppn));
+        self.report.rolled_back = void.len() as u32;
         copies.all.append(&mut unreadable.known);
         copies.drop_leftovers();
         Ok(void)
@@ -173,7 +194,8 @@ impl<F: Flash> Hybrid<Formatted<F>> {
     /// Reads every tag, and what it says of its segment.
     fn read_tags(&mut self, mark: Option<u64>) -> Result<Found, OpenError> {
         let segments = self.geometry.segments();
-        let mut found = Found { copies: Copies::new(segments), unreadable: Unreadable::default(), later: Vec::new() };
+        let (copies, unreadable) = (Copies::new(segments), Unreadable::default());
+        let mut found = Found { copies, unreadable, lists: Vec::new(), later: Vec::new() };
         let mut known = vec![false; segments as usize];
         let mut seen = vec![Seen::Nothing; self.pages as usize];
         for segment in self.config.reserved_segments..segments {
@@ -199,7 +221,9 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                 known[id] = true;
                 self.total_erases = self.total_erases.max(tag.segment.total_erases);
                 let PageInfo { owner, seq, version, .. } = tag.page;
-                let lpn = u32::try_from(owner).ok().filter(|lpn| *lpn < self.config.logical_pages).map(Lpn);
+                let is_list = tag.segment.stream == Stream::RetiredList as u8;
+                let lpn = u32::try_from(owner).ok().map(Lpn);
+                let lpn = lpn.filter(|lpn| *lpn < self.list_owner() || is_list && *lpn == self.list_owner());
                 let (erases, is_target) = (tag.segment.erases, tag.segment.stream == Stream::Data as u8);
                 let copy = lpn.map(|lpn| Copy { lpn, seq, version, segment, position, erases, is_target });
                 if mark.is_some_and(|mark| seq > mark) {
@@ -208,7 +232,8 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                 } else {
                     self.seq = self.seq.max(seq);
                     self.writes = self.writes.max(version);
-                    found.copies.all.extend(copy);
+                    let all = if is_list { &mut found.lists } else { &mut found.copies.all };
+                    all.extend(copy);
                 }
                 if self.config.persistence == Persistence::Volatile {
                     break;
@@ -325,8 +350,10 @@ impl<F: Flash> Hybrid<Formatted<F>> {
             }
         }
         let is_used = |id: &u32| slots[*id as usize] != NONE || is_data(*id, &self.data);
-        for id in ids.filter(|id| copies.alive[*id as usize] && !is_used(id)) {
-            self.free.push(FreeSegment { segment: SegmentId(id), needs_erase: true, freed_seq: 0 });
+        let is_free = |id: &u32| copies.alive[*id as usize] && !is_used(id) && self.is_ordinary(*id);
+        let free: Vec<u32> = ids.filter(is_free).collect();
+        for segment in free.into_iter().map(SegmentId) {
+            self.free.push(FreeSegment { segment, needs_erase: true, freed_seq: 0 });
         }
     }
 

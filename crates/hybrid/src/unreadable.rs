@@ -46,6 +46,11 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         mark: Option<u64>,
         unreadable: &mut Unreadable,
     ) -> Result<(), OpenError> {
+        let is_list = |seen: &Seen| matches!(seen, Seen::Tag(tag) if tag.segment.stream == Stream::RetiredList as u8);
+        if seen.iter().any(is_list) {
+            // Each list stands for itself.
+            return Ok(());
+        }
         let mut behind = None;
         let mut is_before_old = false;
         // Pages that the window of the page behind names and that cannot be read, the latest first.

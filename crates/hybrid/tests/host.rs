@@ -3,7 +3,7 @@
 use margay_flash::{FlashError, Geometry, Lpn};
 use margay_format::Formatted;
 use margay_hybrid::{FormatOptions, Hybrid, HybridError, Mapping, NoCache, Persistence, format, open};
-use margay_media::{Cached, Call, Effect, Flaky, Loss, RamFlash, Strict};
+use margay_media::{Cached, Call, Effect, Faults, Flaky, Loss, RamFlash, Strict};
 
 const PAGES: u32 = 20;
 const PAGE_BYTES: usize = 512;
@@ -169,7 +169,7 @@ fn erases_that_fail_now_and_then_lose_no_page_and_no_segment() {
     for (number, draw) in (0..).zip(draws(5)).take(600) {
         // Every third erase fails.
         let erases = flaky(&mut disk).calls(Call::Erase);
-        if erases % 3 == 0 && erases > failing {
+        if erases.is_multiple_of(3) && erases > failing {
             failing = erases;
             flaky(&mut disk).fail(Call::Erase, 0..1, Effect::HalfDone, 5);
         }
@@ -207,4 +207,55 @@ fn a_page_of_a_swap_store_whose_write_failed_is_an_error_until_it_is_written() {
     assert_eq!(disk.read(Lpn(4), &mut page), Ok(None));
     disk.discard(Lpn(3), &mut NoCache).unwrap();
     assert_eq!(disk.read(Lpn(3), &mut page), Ok(None));
+}
+
+#[test]
+fn a_mount_does_not_use_a_segment_again_that_was_retired() {
+    for mapping in MAPPINGS {
+        for at in 0..25 {
+            // Two segments more than are needed.
+            let geometry = Geometry::new(12, 8, PAGE_BYTES as u32).unwrap().with_spare(256);
+            let mut device = Faults::new(Strict::new(RamFlash::new(geometry)), 4);
+            let options = FormatOptions {
+                mapping: mapping.parse().unwrap(),
+                persistence: Persistence::Persistent,
+                log_blocks: LOG_BLOCKS,
+                logical_pages: Some(PAGES),
+                uuid: [1; 16],
+                created_s: 0,
+            };
+            let mut disk = format(&mut device, &options).unwrap();
+            disk.store_mut().device_mut().fail_program(at);
+            let mut retired = Vec::new();
+            let mut expected = vec![None; PAGES as usize];
+            for life in 0..4 {
+                if life == 2 {
+                    // Another segment fails while the list is there.
+                    disk.store_mut().device_mut().fail_program(at);
+                }
+                for (number, draw) in (life * 200..).zip(draws(life + 1)).take(200) {
+                    let mut page = [1; PAGE_BYTES];
+                    page[..4].copy_from_slice(&number.to_le_bytes());
+                    disk.write_alone(Lpn(draw % PAGES), &page).unwrap();
+                    expected[(draw % PAGES) as usize] = Some(number);
+                }
+                disk.sync().unwrap();
+                disk.audit().unwrap();
+                retired = disk.retired_segments().to_vec();
+                assert_eq!(retired.len(), if life < 2 { 1 } else { 2 }, "{mapping} {at} {life}");
+                drop(disk);
+                disk = open(&mut device).unwrap();
+                assert_eq!(disk.retired_segments(), retired, "{mapping} {at} {life}");
+                assert_eq!(disk.mount_report().retired_segments as usize, retired.len());
+                disk.audit().unwrap();
+                for (lpn, number) in (0..).zip(&expected) {
+                    let mut page = [0; PAGE_BYTES];
+                    let found = disk.read(Lpn(lpn), &mut page).unwrap();
+                    let found = found.map(|_| u32::from_le_bytes(page[..4].try_into().unwrap()));
+                    assert_eq!(found, *number, "{mapping} {at} {life} page {lpn}");
+                }
+            }
+            assert_eq!(retired.len(), 2);
+        }
+    }
 }

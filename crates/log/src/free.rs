@@ -14,6 +14,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// now waits behind the others.
     pub(crate) fn open(&mut self, stream: u8) -> Result<(), LogError> {
         let mut tries = self.free.len();
+        let mut first_error = None;
         loop {
             let Some(segment) = self.free.pop_front() else { return Err(self.no_space()) };
             match self.open_segment(segment, stream) {
@@ -27,8 +28,9 @@ impl<D: Store, O: Owner> Log<D, O> {
                 Err(error) => {
                     self.free.push_back(segment);
                     tries = tries.saturating_sub(1);
+                    let first = *first_error.get_or_insert(error);
                     if tries == 0 || error == LogError::Flash(FlashError::Stopped) {
-                        return Err(error);
+                        return Err(first);
                     }
                 }
             }

@@ -2,6 +2,7 @@
 
 use crate::recovery::OwnerMap;
 use crate::restore::RestoredSegment;
+use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
@@ -95,6 +96,8 @@ pub(crate) struct MountScan {
     last: Option<(u64, Ppn)>,
     /// Pages that were found and must not count.
     pub void: Vec<Ppn>,
+    /// The mark of the device and the pages after it that count, if it has one.
+    verified: Option<(u64, BTreeSet<Ppn>)>,
 }
 
 /// Latest pages that may turn out to be unreadable, one after the other, before a mount gives up looking for a
@@ -140,8 +143,38 @@ impl MountScan {
         scan.seq = verified.seq;
         verified.pages.iter().for_each(|page| scan.take_page(page, &mut map));
         scan.void.extend(verified.void);
-        scan.report.rolled_back = scan.void.len() as u32;
+        scan.verified = Some((mark, verified.pages.iter().map(|page| page.ppn).collect()));
         Ok((scan, map))
+    }
+
+    /// After the mark of a device, finds pages behind older ones of a segment whose erase did not become durable. They are
+    /// in segments without any of the `valid` pages, because nothing else is erased.
+    pub fn look_for_hidden<F: Flash>(
+        &mut self,
+        device: &mut Formatted<F>,
+        valid: impl Iterator<Item = Ppn>,
+    ) -> Result<(), FlashError> {
+        let Some((mark, verified)) = self.verified.take() else { return Ok(()) };
+        let in_use = self.in_use(device, valid);
+        for segment in (0..).map(SegmentId).take(self.segments.len()) {
+            if self.segments[segment.index()].state == State::Sealed && !in_use[segment.index()] {
+                let (hidden, reads) = device.pages_after(segment, mark)?;
+                // Of those that count the ones after them may need them, although they hold nothing any more.
+                self.void.extend(hidden.into_iter().filter(|ppn| !verified.contains(ppn)));
+                self.report.reads += reads;
+            }
+        }
+        self.void.sort_unstable();
+        self.void.dedup();
+        self.report.rolled_back = self.void.len() as u32;
+        Ok(())
+    }
+
+    /// By segment, whether it holds any of the `valid` pages.
+    fn in_use<F: Flash>(&self, device: &Formatted<F>, valid: impl Iterator<Item = Ppn>) -> Vec<bool> {
+        let mut in_use = vec![false; self.segments.len()];
+        valid.for_each(|ppn| in_use[device.geometry().segment_of(ppn).index()] = true);
+        in_use
     }
 
     /// The segments that may hold data; the reserved ones are noted as such.
@@ -198,6 +231,7 @@ impl MountScan {
             ledger: (0, Vec::new()),
             last: None,
             void: Vec::new(),
+            verified: None,
         }
     }
 
@@ -297,8 +331,7 @@ impl MountScan {
         listed: Vec<SegmentId>,
         valid: impl Iterator<Item = Ppn>,
     ) -> Vec<SegmentId> {
-        let mut in_use = vec![false; self.segments.len()];
-        valid.for_each(|ppn| in_use[device.geometry().segment_of(ppn).index()] = true);
+        let in_use = self.in_use(device, valid);
         let mut retired = listed;
         retired.sort_unstable();
         retired.dedup();

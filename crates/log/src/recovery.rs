@@ -137,6 +137,7 @@ pub fn recover<F: Flash, M: OwnerMap>(
         None => read_retired(&map, &mut pages)?,
     };
     let pages = map.take_pages();
+    scan.look_for_hidden(device, pages.iter().map(|(ppn, ..)| *ppn))?;
     let retired = scan.retire(device, listed, pages.iter().map(|(ppn, ..)| *ppn));
     let suspect = scan.suspect.filter(|suspect| pages.iter().any(|(ppn, ..)| *ppn == suspect.ppn));
     let MountScan { segments, now, seq, free, report, void, .. } = scan;

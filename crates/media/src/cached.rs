@@ -25,6 +25,7 @@ pub struct Cached<F> {
     mark: Mark,
     operations: u64,
     syncs: u64,
+    failed_syncs: u64,
     cut: Option<u64>,
     is_off: bool,
     failing_syncs: Option<(Range<u64>, Lie)>,
@@ -36,7 +37,7 @@ impl<F: Damage> Cached<F> {
         let medium =
             (0..device.geometry().pages()).flat_map(|page| device.page_bytes_mut(Ppn(page)).to_vec()).collect();
         let (is_write_through, dirty) = (false, BTreeMap::new());
-        let (operations, syncs, cut, is_off) = (0, 0, None, false);
+        let (operations, syncs, failed_syncs, cut, is_off) = (0, 0, 0, None, false);
         let (mark, failing_syncs) = (Mark::default(), None);
         Self {
             device,
@@ -47,6 +48,7 @@ impl<F: Damage> Cached<F> {
             mark,
             operations,
             syncs,
+            failed_syncs,
             cut,
             is_off,
             failing_syncs,
@@ -92,9 +94,9 @@ impl<F: Damage> Cached<F> {
         self.failing_syncs = Some((first..first.saturating_add(times), lie));
     }
 
-    /// Syncs so far.
-    pub fn syncs(&self) -> u64 {
-        self.syncs
+    /// Syncs so far, and how many of them failed.
+    pub fn syncs(&self) -> (u64, u64) {
+        (self.syncs, self.failed_syncs)
     }
 
     /// What a power cut leaves, and the power is on again; no sync fails any more. `seed` draws what `loss` leaves open.
@@ -284,19 +286,19 @@ impl<F: Damage> Flash for Cached<F> {
         if is_cut {
             return Err(FlashError::PowerLost);
         }
-        self.device.sync()?;
         let now = self.syncs - 1;
-        match self.failing_syncs.as_ref().filter(|(failing, _)| failing.contains(&now)).map(|(_, lie)| *lie) {
-            Some(Lie::ErrorAndDrop) => {
-                self.dirty.values_mut().for_each(|unit| unit.is_dropped = true);
-                self.mark.drop_set();
-            }
-            Some(Lie::Error) => {}
-            None => {
-                self.save();
-                return Ok(());
-            }
+        let lie = self.failing_syncs.as_ref().filter(|(failing, _)| failing.contains(&now)).map(|(_, lie)| *lie);
+        let below = self.device.sync();
+        if lie.is_none() && below.is_ok() {
+            self.save();
+            return Ok(());
         }
+        self.failed_syncs += 1;
+        if lie == Some(Lie::ErrorAndDrop) {
+            self.dirty.values_mut().for_each(|unit| unit.is_dropped = true);
+            self.mark.drop_set();
+        }
+        below?;
         Err(FlashError::Io { code: EIO })
     }
 
@@ -328,6 +330,13 @@ impl<F: Damage> Flash for Cached<F> {
             self.mark.set(mark);
         }
         if is_cut { Err(FlashError::PowerLost) } else { result }
+    }
+}
+
+/// What is changed is read from then on, and gone after a crash.
+impl<F: Damage> Damage for Cached<F> {
+    fn page_bytes_mut(&mut self, ppn: Ppn) -> &mut [u8] {
+        self.device.page_bytes_mut(ppn)
     }
 }
 

@@ -1,3 +1,4 @@
+use crate::Damage;
 use crate::ram::{check_page, check_part};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 
@@ -18,21 +19,6 @@ impl<F: Flash> Strict<F> {
         Self { device, next }
     }
 
-    /// Looks at what the device holds, after a crash that undid programs or erases: the pages behind the last one with a
-    /// byte that is not erased may be programmed. Fails as the device's reads do.
-    pub fn look_again(&mut self) -> Result<(), FlashError> {
-        let geometry = *self.device.geometry();
-        let (mut data, mut spare) = (vec![0; geometry.page_bytes() as usize], vec![0; geometry.spare_bytes() as usize]);
-        self.next.fill(0);
-        for ppn in (0..geometry.pages()).map(Ppn) {
-            self.device.read(ppn, &mut data, &mut spare)?;
-            if data.iter().chain(&spare).any(|byte| *byte != 0xFF) {
-                self.next[geometry.segment_of(ppn).index()] = geometry.page_in_segment(ppn) + 1;
-            }
-        }
-        Ok(())
-    }
-
     /// The device below.
     pub fn into_inner(self) -> F {
         self.device
@@ -46,6 +32,20 @@ impl<F: Flash> Strict<F> {
     /// The device below, to damage it in tests.
     pub fn inner_mut(&mut self) -> &mut F {
         &mut self.device
+    }
+}
+
+impl<F: Damage> Strict<F> {
+    /// Looks at what the device holds, after a crash that undid programs or erases: the pages behind the last one with a
+    /// byte that is not erased may be programmed.
+    pub fn look_again(&mut self) {
+        let geometry = *self.device.geometry();
+        self.next.fill(0);
+        for ppn in (0..geometry.pages()).map(Ppn) {
+            if self.device.page_bytes_mut(ppn).iter().any(|byte| *byte != 0xFF) {
+                self.next[geometry.segment_of(ppn).index()] = geometry.page_in_segment(ppn) + 1;
+            }
+        }
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(flash.erase(SegmentId(0)), Err(FlashError::Io { code: 5 }));
         assert!(flash.program(Ppn(3), &[4; 16], &[]).is_err(), "the segment may be half erased");
         flash.inner_mut().crash(Loss::Everything, 0);
-        flash.look_again().unwrap();
+        flash.look_again();
         assert_eq!(flash.program(Ppn(0), &[2; 16], &[]), Err(FlashError::NotErased { ppn: Ppn(0) }));
         flash.program(Ppn(1), &[2; 16], &[]).unwrap();
         flash.void_page(Ppn(2)).unwrap();

@@ -61,7 +61,13 @@ pub(crate) fn host(geometry: Geometry, unit_bytes: Option<usize>) -> Host {
 pub(crate) fn crash(host: &mut Host, loss: Loss, seed: u64) {
     host.inner_mut().crash(loss, seed);
     host.inner_mut().inner_mut().heal();
-    host.look_again().expect("the power is on and no call fails");
+    host.look_again();
+}
+
+/// The process ends and another one opens the file; calls go on failing.
+pub(crate) fn reopen(host: &mut Host) {
+    host.inner_mut().reopen();
+    host.look_again();
 }
 
 impl TrialDevice for Host {
@@ -70,9 +76,8 @@ impl TrialDevice for Host {
     }
 
     fn next_life(&mut self) {
-        self.inner_mut().reopen();
+        reopen(self);
         self.inner_mut().inner_mut().heal();
-        self.look_again().expect("the power is on and no call fails");
     }
 
     fn lose_power(&mut self, seed: u64) {

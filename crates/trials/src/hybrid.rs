@@ -1,10 +1,11 @@
 //! The same campaigns on hybrid-mapped disks.
 
-use crate::device::TrialDevice;
+use crate::device::{Host, TrialDevice};
 use crate::enumerate::{Cuts, TrialTarget, enumerate};
 use crate::oracle::content;
+use crate::trouble::{Manners, Troubled, Troubles, Watch, trouble};
 use crate::unordered::unordered;
-use crate::{Chip, Oracle, Step, Tally, script};
+use crate::{Chip, Oracle, Step, Tally, pages, script};
 use margay_flash::{Flash, FlashError, Geometry, Lpn};
 use margay_format::Formatted;
 use margay_hybrid::{FormatOptions, Hybrid, HybridError, Mapping, OpenError, Persistence, format, open};
@@ -40,6 +41,14 @@ pub fn hybrid_host_power_cuts(
 ) -> Tally {
     let steps = steps(len, seed);
     unordered(&Trial { chip, mapping, steps, seed }, Cuts { seed, stride, second_stride }, losses)
+}
+
+/// Lets calls fail for a moment as [`crate::disk_troubles`] does.
+pub fn hybrid_troubles(chip: Chip, mapping: Mapping, seed: u64, len: usize, stride: u64, tries: u64) -> Tally {
+    let trial = Trial { chip, mapping, steps: steps(len, seed), seed };
+    let mut tally = trouble(&trial, Troubles { seed, stride, tries }, false);
+    tally.merge(trouble(&trial, Troubles { seed, stride, tries }, true));
+    tally
 }
 
 /// Writes and flushes; a hybrid-mapped disk has no trims. Every fifth write begins a run from the start of a block.
@@ -186,5 +195,25 @@ impl TrialTarget for Trial {
         drop(disk);
         device.lose_power(self.seed ^ 1);
         self.check(&mut device, &mut oracle, "after the second mount")
+    }
+}
+
+impl Troubled for Trial {
+    fn suffer(
+        &self,
+        device: &mut Host,
+        oracle: &mut Oracle,
+        watch: &mut Watch,
+        manners: Manners,
+    ) -> Result<(), String> {
+        let mut tries = 0;
+        let mut disk = loop {
+            match open(&mut *device) {
+                Ok(disk) => break disk,
+                Err(error) => watch.failed_mount(device, tries, error.to_string())?,
+            }
+            tries += 1;
+        };
+        pages::suffer(&mut disk, oracle, &self.steps, watch, manners)
     }
 }

@@ -9,19 +9,22 @@ mod files;
 mod hybrid;
 mod hybrid_faults;
 mod oracle;
+mod pages;
 mod power;
 mod setup;
+mod trouble;
 mod unordered;
 
 pub use faults::{bad_segments, bit_errors, metadata_flips, wear_out};
-pub use files::{file_bad_segments, file_bit_errors, file_host_power_cuts, file_power_cuts};
-pub use hybrid::{hybrid_host_power_cuts, hybrid_power_cuts};
+pub use files::{file_bad_segments, file_bit_errors, file_host_power_cuts, file_power_cuts, file_troubles};
+pub use hybrid::{hybrid_host_power_cuts, hybrid_power_cuts, hybrid_troubles};
 pub use hybrid_faults::{hybrid_bad_segments, hybrid_bit_errors, hybrid_metadata_flips, hybrid_unreadable_pages};
 pub use oracle::{Oracle, content};
-pub use power::{host_power_cuts, power_cuts};
+pub use power::{disk_troubles, host_power_cuts, power_cuts};
 pub use setup::{Chip, Setup, Step, script};
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
 /// What a campaign found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +59,18 @@ impl Tally {
         self.failures.extend(other.failures);
         other.kinds.into_iter().for_each(|(kind, count)| *self.kinds.entry(kind).or_default() += count);
     }
+}
+
+/// The same, with a panic for a failure.
+pub(crate) fn without_panic(trial: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    let hook = take_hook();
+    set_hook(Box::new(|_| {}));
+    let result = catch_unwind(AssertUnwindSafe(trial));
+    set_hook(hook);
+    result.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(format!("it panics: {}", text.unwrap_or("no message")))
+    })
 }
 
 /// A text with `#` for each number, up to what is different each time.

@@ -2,9 +2,10 @@
 #![allow(clippy::print_stdout, reason = "a program that reports")]
 
 use margay_trials::{
-    Chip, Setup, Tally, bad_segments, bit_errors, file_bad_segments, file_bit_errors, file_host_power_cuts,
-    file_power_cuts, host_power_cuts, hybrid_bad_segments, hybrid_bit_errors, hybrid_host_power_cuts,
-    hybrid_metadata_flips, hybrid_power_cuts, hybrid_unreadable_pages, metadata_flips, power_cuts, wear_out,
+    Chip, Setup, Tally, bad_segments, bit_errors, disk_troubles, file_bad_segments, file_bit_errors,
+    file_host_power_cuts, file_power_cuts, file_troubles, host_power_cuts, hybrid_bad_segments, hybrid_bit_errors,
+    hybrid_host_power_cuts, hybrid_metadata_flips, hybrid_power_cuts, hybrid_troubles, hybrid_unreadable_pages,
+    metadata_flips, power_cuts, wear_out,
 };
 use std::process::ExitCode;
 
@@ -67,6 +68,8 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
                         tally
                     }),
                 );
+                let (stride, tries) = if full { (1, 8) } else { (23, 2) };
+                add("failing calls", Box::new(move |setup| disk_troubles(setup, 1, 60, stride, tries)));
                 let stride = if full { 1 } else { 9 };
                 // A device that is as full as it can be has no segment to lose.
                 if percent < 100 {
@@ -97,6 +100,9 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
                 tally
             };
             campaigns.push((format!("power cuts of a host under files, {chip:?}, {}", spec.name()), Box::new(host)));
+            let (stride, tries) = if full { (1, 8) } else { (41, 2) };
+            let calls = move || file_troubles(chip, spec, 1, 80, stride, tries);
+            campaigns.push((format!("failing calls under files, {chip:?}, {}", spec.name()), Box::new(calls)));
             let bad = move || file_bad_segments(chip, spec, 1, 150, if full { 1 } else { 9 });
             let bits = move || file_bit_errors(chip, spec, 1);
             campaigns.push((format!("bit errors under files, {chip:?}, {}", spec.name()), Box::new(bits)));
@@ -125,6 +131,8 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
                 tally
             };
             add("power cuts of a host", Box::new(host));
+            let (stride, tries) = if full { (1, 8) } else { (23, 2) };
+            add("failing calls", Box::new(move || hybrid_troubles(chip, parsed, 1, 60, stride, tries)));
             add("bad segments", Box::new(move || hybrid_bad_segments(chip, parsed, 1, 150, if full { 1 } else { 9 })));
             add("bit errors", Box::new(move || hybrid_bit_errors(chip, parsed, 1)));
             add(

@@ -70,7 +70,6 @@ impl Oracle {
 
     fn attempt_version(&mut self, lpn: u32, version: Option<u64>) {
         self.versions[lpn as usize].push(version);
-        self.refused[lpn as usize] = 0;
         self.history.iter_mut().for_each(|history| history.push((lpn, version)));
     }
 
@@ -79,8 +78,14 @@ impl Oracle {
         self.attempt_version(lpn, None);
     }
 
+    /// The trim of a page that was tried last has returned without an error.
+    pub fn trimmed(&mut self, lpn: u32) {
+        self.refused[lpn as usize] = 0;
+    }
+
     /// The write of a page that was tried last has returned without an error.
     pub fn written(&mut self, lpn: u32) {
+        self.refused[lpn as usize] = 0;
         if !self.is_cached {
             self.durable(lpn);
         }
@@ -103,9 +108,19 @@ impl Oracle {
         self.history.iter_mut().for_each(Vec::clear);
     }
 
-    /// Whether a page may hold this now.
-    pub fn allows(&self, lpn: u32, found: Option<u64>) -> bool {
-        self.versions[lpn as usize].contains(&found)
+    /// Compares a page that was read while nothing was lost (`None`: it was never written, or trimmed): it is as last
+    /// written, or as refused since.
+    pub fn check_live(&self, lpn: u32, page: Option<&[u8]>) -> Result<(), String> {
+        let versions = &self.versions[lpn as usize];
+        let newest = &versions[versions.len().saturating_sub(1 + self.refused[lpn as usize])..];
+        let found = page.map(|page| u64::from_le_bytes(page[..8].try_into().expect("8 bytes")));
+        let mut expected = vec![0; page.map_or(0, <[u8]>::len)];
+        content(lpn, found.unwrap_or_default(), &mut expected);
+        if !newest.contains(&found) || page.is_some_and(|page| page != expected) {
+            let silent = if found.is_none() { "zeros, without an error; " } else { "" };
+            return Err(format!("page {lpn} holds {found:?} while the store lives: {silent}allowed is {newest:?}"));
+        }
+        Ok(())
     }
 
     /// The latest version that was tried for a page.

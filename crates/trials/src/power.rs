@@ -1,8 +1,9 @@
-use crate::device::TrialDevice;
+use crate::device::{Host, TrialDevice};
 use crate::enumerate::{Cuts, TrialTarget, enumerate};
 use crate::setup::run;
+use crate::trouble::{Manners, Troubled, Troubles, Watch, trouble};
 use crate::unordered::unordered;
-use crate::{Oracle, Setup, Step, Tally, script};
+use crate::{Oracle, Setup, Step, Tally, pages, script};
 use margay_flash::{FlashError, Geometry};
 use margay_volume::{Disk, VolumeError};
 
@@ -21,6 +22,17 @@ pub fn host_power_cuts(setup: &Setup, seed: u64, len: usize, stride: u64, second
     let cuts = Cuts { seed, stride, second_stride };
     let steps = script(setup.pages(), len, seed);
     unordered(&Trial { setup, steps, seed }, cuts, losses)
+}
+
+/// Lets every `stride`-th read, program, erase and sync of a script fail for a moment, each in `tries` different ways, on a
+/// chip and on a file that a host caches; what a flush that returned `Ok` covers must be there, live, after a clean stop,
+/// a kill, and a power cut, and the disk must go on.
+pub fn disk_troubles(setup: &Setup, seed: u64, len: usize, stride: u64, tries: u64) -> Tally {
+    let steps = script(setup.pages(), len, seed);
+    let trial = Trial { setup, steps, seed };
+    let mut tally = trouble(&trial, Troubles { seed, stride, tries }, false);
+    tally.merge(trouble(&trial, Troubles { seed, stride, tries }, true));
+    tally
 }
 
 /// A disk that is tried.
@@ -120,5 +132,34 @@ impl TrialTarget for Trial<'_> {
         drop(disk);
         device.lose_power(self.seed ^ 1);
         self.check(&mut device, &mut oracle, "after the second mount")
+    }
+}
+
+impl Troubled for Trial<'_> {
+    fn suffer(
+        &self,
+        device: &mut Host,
+        oracle: &mut Oracle,
+        watch: &mut Watch,
+        manners: Manners,
+    ) -> Result<(), String> {
+        *oracle = oracle.clone().in_any_order();
+        let mut tries = 0;
+        let mut disk = loop {
+            match self.setup.mount(&mut *device) {
+                Ok(disk) => break disk,
+                Err(error) => watch.failed_mount(device, tries, error.to_string())?,
+            }
+            tries += 1;
+        };
+        pages::suffer(&mut disk, oracle, &self.steps, watch, manners)?;
+        if manners.stops {
+            let stopped = disk.stop().map(drop).map_err(pages::refused);
+            if watch.judge(device, stopped)?.is_some() {
+                watch.flushed(device)?;
+                oracle.all_durable();
+            }
+        }
+        Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! Cuts the power of a host at every operation of a script, while the file that holds the store is cached: of what was
 //! not synced any part reaches the medium. And again at every operation of the recovery.
 
-use crate::Tally;
 use crate::device::{Host, TrialDevice, crash, draw, host};
 use crate::enumerate::{Cuts, MAX_FAILURES, TrialTarget};
+use crate::{Tally, without_panic};
 use margay_media::Loss;
 
 /// Bytes of the units in which a host writes: a sector, and a page of its memory.
@@ -34,7 +34,7 @@ pub(crate) fn unordered<S: TrialTarget>(target: &S, cuts: Cuts, losses: usize) -
                     let name = || format!("{} {loss:?}/{seed:x}", name());
                     let mut device = device.clone();
                     crash(&mut device, loss, seed);
-                    let recovered = target.recover(device.clone(), oracle.clone());
+                    let recovered = without_panic(|| target.recover(device.clone(), oracle.clone()));
                     let failed = recovered.is_err();
                     tally.count(recovered, name);
                     tally.add("power cuts of hosts", 1);
@@ -104,7 +104,7 @@ fn second_cuts<S: TrialTarget>(
             let mut device = device.clone();
             crash(&mut device, loss, seed);
             let name = || format!("{}, cut {at} {loss:?}/{seed:x}", name());
-            tally.count(target.recover(device, oracle.clone()), name);
+            tally.count(without_panic(|| target.recover(device, oracle.clone())), name);
             tally.add("power cuts of hosts in the recovery", 1);
         }
         if tally.failures.len() > MAX_FAILURES {

@@ -2,11 +2,13 @@
 
 mod damage;
 mod model;
+mod trouble;
 
 use crate::device::TrialDevice;
 use crate::enumerate::{Cuts, TrialTarget, enumerate};
 use crate::power::is_power_lost;
 use crate::setup::store_options;
+use crate::trouble::FOUND_PROBLEM;
 use crate::unordered::unordered;
 use crate::{Chip, Tally};
 pub use damage::{file_bad_segments, file_bit_errors};
@@ -15,6 +17,7 @@ use margay_fs::{AllocatorSpec, FsError};
 use margay_log::LogError;
 use margay_volume::{Files, FilesFormatOptions, FilesOpenOptions, VolumeError, format_files, open_files};
 use model::{Oracle, Step, run, script};
+pub use trouble::file_troubles;
 
 /// Bits that the ECC of the trials corrects.
 const ECC_BITS: u32 = 4;
@@ -73,7 +76,7 @@ impl Setup {
     fn mount<'d, D: Flash>(&self, device: &'d mut D) -> Result<Option<FileSystem<'d, D>>, String> {
         match open_files(device, &FilesOpenOptions::default()) {
             Ok(opened) => match opened.problems.first() {
-                Some(problem) => Err(format!("the mount found a problem: {problem}")),
+                Some(problem) => Err(format!("{FOUND_PROBLEM}: {problem}")),
                 None => Ok(Some(opened.files)),
             },
             Err(error) if is_power_lost(&error) => Ok(None),

@@ -66,6 +66,13 @@ pub(super) struct Oracle {
     next_id: u32,
 }
 
+/// How many versions of the names and of each file a step has tried.
+#[derive(Clone, Debug)]
+pub(super) struct Tried {
+    trees: usize,
+    files: BTreeMap<u32, usize>,
+}
+
 fn path(d: u8, n: u8) -> Vec<u8> {
     let mut path = if d == 0 { Vec::new() } else { vec![b'/', b'C' + d] };
     path.extend([b'/', b'a' + n]);
@@ -118,6 +125,22 @@ impl Oracle {
         self.files.values_mut().for_each(|versions| drop(versions.drain(..versions.len() - 1)));
     }
 
+    /// How much was tried since `before`, by the step that failed last.
+    pub fn tried_since(&self, before: &Self) -> Tried {
+        let trees = self.trees.len() - before.trees.len();
+        let tried = |(id, versions): (&u32, &Vec<_>)| (*id, versions.len() - before.files.get(id).map_or(0, Vec::len));
+        Tried { trees, files: self.files.iter().map(tried).collect() }
+    }
+
+    /// All is durable, but it is open what became of the last step, which failed: what was before it may be there, too.
+    pub fn all_durable_but(&mut self, last: &Tried) {
+        let old = |len: usize, tried: usize| len - len.min(tried + 1);
+        self.trees.drain(..old(self.trees.len(), last.trees));
+        for (id, versions) in &mut self.files {
+            versions.drain(..old(versions.len(), last.files[id]));
+        }
+    }
+
     fn file_durable(&mut self, id: u32) {
         let since = self.named.get(&id).copied().unwrap_or(0);
         self.trees.retain(|(operation, _)| *operation >= since);
@@ -147,12 +170,17 @@ impl Oracle {
             }
         }
         let Some(at) = self.trees.iter().rposition(|(_, allowed)| *allowed == tree) else {
-            let show = |tree: &Tree| {
-                let names = tree.iter().map(|(path, (_, id))| format!("{}={id}", String::from_utf8_lossy(path)));
-                names.collect::<Vec<_>>().join(" ")
+            let differing = |allowed: &Tree| -> Vec<String> {
+                let show = |sign: char, (path, (_, id)): (&Vec<u8>, &(bool, u32))| {
+                    format!("{sign}{}={id}", String::from_utf8_lossy(path).replace("xxxxxxxxxx", ""))
+                };
+                let more = tree.iter().filter(|(path, entry)| allowed.get(*path) != Some(entry));
+                let fewer = allowed.iter().filter(|(path, entry)| tree.get(*path) != Some(entry));
+                more.map(|entry| show('+', entry)).chain(fewer.map(|entry| show('-', entry))).collect()
             };
-            let allowed: Vec<_> = self.trees.iter().map(|(_, tree)| format!("[{}]", show(tree))).collect();
-            return Err(format!("names are [{}], allowed are {}", show(&tree), allowed.join(", ")));
+            let nearest = self.trees.iter().map(|(_, allowed)| differing(allowed)).min_by_key(Vec::len);
+            let (nearest, trees) = (nearest.unwrap_or_default().join(" "), self.trees.len());
+            return Err(format!("names are none of the {trees} that they may be; from the nearest: {nearest}"));
         };
         self.trees = vec![self.trees.swap_remove(at)];
         let mut files = BTreeMap::new();

@@ -56,22 +56,25 @@ impl Copies {
     }
 
     /// Drops what is left in segments from before an erase that was not durable, where pages were programmed after it
-    /// that count: those are later than the erase, so that it counts too.
-    pub fn drop_leftovers(&mut self) {
+    /// that count: those are later than the erase, so that it counts too. Returns what is dropped; what it says of the pages
+    /// before it is true no more.
+    pub fn drop_leftovers(&mut self) -> Vec<Copy> {
         self.all.sort_unstable_by_key(|copy| (copy.segment, copy.position));
-        let mut kept = Vec::with_capacity(self.all.len());
+        let (mut kept, mut dropped) = (Vec::with_capacity(self.all.len()), Vec::new());
         for copies in self.all.chunk_by(|a, b| a.segment == b.segment) {
             let erases = copies.iter().max_by_key(|copy| copy.seq).map(|latest| latest.erases);
             let mut seq = 0;
-            for copy in copies.iter().filter(|copy| Some(copy.erases) == erases) {
+            for copy in copies {
                 // Pages are programmed in ascending order.
-                if copy.seq >= seq {
-                    kept.push(*copy);
+                let is_of_this_life = Some(copy.erases) == erases && copy.seq >= seq;
+                if is_of_this_life { &mut kept } else { &mut dropped }.push(*copy);
+                if is_of_this_life {
+                    seq = copy.seq;
                 }
-                seq = seq.max(copy.seq);
             }
         }
         self.all = kept;
+        dropped
     }
 
     pub fn of(&self, lpn: Lpn) -> impl DoubleEndedIterator<Item = &Copy> {

@@ -174,11 +174,10 @@ impl<F: Flash> Hybrid<Formatted<F>> {
             }
         }
         // What cannot be read and was programmed after the mark is no loss.
-        let (pages, header_pages) = (self.geometry.pages_per_segment(), self.config.header_pages);
         let mut is_old = |copy: &Copy| {
             let is_old = copy.seq <= mark;
             if !is_old {
-                void.push(Ppn(copy.segment * pages + header_pages + copy.position));
+                void.push(self.ppn(copy.segment, copy.position));
             }
             is_old
         };
@@ -187,7 +186,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         void.extend(unreadable.unknown.iter().filter(|(_, is_old)| !is_old).map(|(ppn, _)| *ppn));
         self.report.rolled_back = void.len() as u32;
         copies.all.append(&mut unreadable.known);
-        copies.drop_leftovers();
+        void.extend(copies.drop_leftovers().iter().map(|copy| self.ppn(copy.segment, copy.position)));
         Ok(void)
     }
 

@@ -4,7 +4,7 @@
 mod args;
 mod commands;
 mod failure;
-
+mod logging;
 mod output;
 
 use clap::Parser;

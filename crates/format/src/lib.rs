@@ -33,7 +33,7 @@ pub use formatted::Formatted;
 pub use header::{HeaderPage, ObjectHeader, ObjectKind, Time};
 pub use layout::{Layout, LayoutError, Place, TAG_BYTES, VERSION};
 pub use log_state::{LogState, OpenSegment, SegmentRecord, SegmentState};
-pub use paired::shown_geometry;
+pub use paired::{geometry_to_format, shown_geometry};
 pub use retired::{decode_retired, encode_retired};
 pub use scan::{FoundPage, FoundSegment};
 pub use store::{Copied, Plain, Store};

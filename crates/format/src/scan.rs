@@ -49,7 +49,7 @@ pub struct FoundSegment {
     pub touched: bool,
     /// Pages that should have a tag and have none that can be read, and are in no window.
     pub damaged: Vec<Ppn>,
-    /// Such pages that were programmed after the mark of the device, so that they may be what a power cut left.
+    /// Pages of a device that has a mark, that may be what a power cut left of a program or an erase after the mark.
     pub torn: Vec<Ppn>,
     /// Format version of tags that are newer than this margay.
     pub newer: Option<u8>,
@@ -57,6 +57,25 @@ pub struct FoundSegment {
     pub ledger: Vec<(SegmentId, u32)>,
     /// Reads that it took.
     pub reads: u32,
+}
+
+impl FoundSegment {
+    /// Pages behind newer ones are of an earlier life of the segment: its erase did not become durable. All they held is
+    /// superseded, and what their tags say of the pages before them is true no more.
+    fn drop_stale(&mut self) {
+        let mut latest = 0;
+        let mut kept = Vec::with_capacity(self.pages.len());
+        for page in self.pages.drain(..).rev() {
+            if page.seq < latest {
+                self.torn.push(page.ppn);
+            } else {
+                latest = page.seq;
+                kept.push(page);
+            }
+        }
+        kept.reverse();
+        self.pages = kept;
+    }
 }
 
 enum Seen {
@@ -243,6 +262,7 @@ impl<F: Flash> Formatted<F> {
                 }
             }
         }
+        found.drop_stale();
         Ok(())
     }
 

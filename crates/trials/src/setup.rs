@@ -62,6 +62,7 @@ pub(crate) fn store_options(selection: &str, leveling: &str) -> StoreOptions {
         low_water: 2,
         high_water: 2,
         uuid: [1; 16],
+        pair_pages: true,
         ..defaults
     }
 }

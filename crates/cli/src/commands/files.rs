@@ -8,8 +8,7 @@ use crate::output::print_bytes;
 use margay_flash::Flash;
 use margay_fs::{Attributes, FsError, Kind, NewObject, ROOT, Time};
 use margay_fuse::{FileSystem, now};
-use margay_lab::DeviceSpec;
-use margay_media::ImageFlash;
+use margay_media::{DeviceSpec, ImageFlash};
 use margay_theory::cleaning_cost;
 use margay_volume::{
     AnyFlash, FilesFormatOptions, FilesOpenOptions, Metrics, OpenedFiles, StoreOptions, check_files, format_files,
@@ -42,7 +41,7 @@ pub fn report_problems(opened: &OpenedFiles<AnyFlash>) {
 pub fn run(command: FsCommand) -> Result<(), Failure> {
     match command {
         FsCommand::Format { image, flash, low_water, high_water, policies } => {
-            on_image(&image, &flash, |device| make(&image, device, &policies, low_water, high_water))
+            on_image(&image, &flash, |device| make(&image, device, &policies, low_water, high_water, flash.pair_pages))
         }
         FsCommand::Ls { image, path, recursive } => list(&image, &path, recursive),
         FsCommand::Get { image, path, to } => get(&image, &path, to.as_deref()),
@@ -100,6 +99,7 @@ fn make(
     policies: &FsPolicyArgs,
     low_water: u32,
     high_water: Option<u32>,
+    pair_pages: bool,
 ) -> Result<(), Failure> {
     let geometry = *device.geometry();
     let defaults = FilesFormatOptions::default();
@@ -111,6 +111,7 @@ fn make(
         high_water: high_water.unwrap_or(low_water),
         uuid: *uuid::Uuid::new_v4().as_bytes(),
         created_s: u64::try_from(now().secs).unwrap_or(0),
+        pair_pages,
     };
     let options = FilesFormatOptions { store, allocator: policies.allocator.unwrap_or(defaults.allocator) };
     let mut fs = format_files(device, &options).map_err(|error| of_volume(image, &error))?;

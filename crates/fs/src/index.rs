@@ -151,7 +151,7 @@ impl Index {
     }
 
     /// A header page with room for so many bytes.
-    fn page_for(&mut self, bytes: u32) -> u32 {
+    pub fn page_for(&mut self, bytes: u32) -> u32 {
         let room = self.room_bytes() as u32;
         let fits = |page: &HeaderPage| if self.single { page.members.is_empty() } else { page.bytes + bytes <= room };
         if let Some(page) = self.pages.get(self.filling as usize)

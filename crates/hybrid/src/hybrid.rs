@@ -58,8 +58,7 @@ impl<D: Store> Hybrid<D> {
     pub fn new(store: D, config: HybridConfig) -> Result<Self, HybridError> {
         let mut hybrid = Self::without_segments(store, config)?;
         let segments = config.reserved_segments..hybrid.geometry.segments();
-        let free = |segment| FreeSegment { segment: SegmentId(segment), needs_erase: false, freed_seq: 0 };
-        segments.for_each(|segment| hybrid.free.push(free(segment)));
+        segments.for_each(|segment| hybrid.free.push(FreeSegment::erased(SegmentId(segment))));
         Ok(hybrid)
     }
 

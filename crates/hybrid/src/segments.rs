@@ -8,13 +8,13 @@ use margay_format::{FreeSegment, Freed, SegmentInfo, Store};
 impl<D: Store> Hybrid<D> {
     /// An erased segment that is begun.
     pub(crate) fn take_free(&mut self, stream: Stream) -> Result<SegmentId, HybridError> {
-        let mut tries = self.free.len();
+        let mut opening = self.free.opening();
         while let Some(mut free) = self.free.pop() {
             let error = match self.begin(&mut free, stream) {
                 Ok(()) => return Ok(free.segment),
                 Err(error) => error,
             };
-            if self.free.put_back(free, error, &mut tries)? {
+            if self.free.put_back(free, error, &mut opening)? {
                 self.counters.retired_segments += 1;
             }
         }

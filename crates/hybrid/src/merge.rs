@@ -165,7 +165,7 @@ impl<D: Store> Hybrid<D> {
             let is_on_flash = matches!(action, MergeAction::Copy | MergeAction::Write);
             self.set_present(lpn, is_on_flash);
             if is_on_flash {
-                self.not_written.retain(|other| *other != lpn);
+                self.note_written(lpn);
             }
             if was_on_flash != is_on_flash {
                 host.on_flash(lpn, is_on_flash);

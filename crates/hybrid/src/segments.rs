@@ -6,8 +6,15 @@ use margay_flash::{FlashError, SegmentId};
 use margay_format::{FreeSegment, Freed, SegmentInfo, Store};
 
 impl<D: Store> Hybrid<D> {
-    /// An erased segment that is begun.
+    /// An erased segment that is begun. If there is none, the list of retired segments gives up its own.
     pub(crate) fn take_free(&mut self, stream: Stream) -> Result<SegmentId, HybridError> {
+        match self.take_from_list(stream) {
+            Err(HybridError::WornOut { .. }) if self.give_up_list() => self.take_from_list(stream),
+            result => result,
+        }
+    }
+
+    fn take_from_list(&mut self, stream: Stream) -> Result<SegmentId, HybridError> {
         let mut opening = self.free.opening();
         while let Some(mut free) = self.free.pop() {
             let error = match self.begin(&mut free, stream) {

@@ -23,9 +23,9 @@ demo: build
 	@echo; echo "== the schemes of cleaning under a page cache, on the pages that a sort touches"
 	$(MARGAY) vm replay samples/sort.vmt.zst --cache 1M
 	@echo; echo "== every policy on the writes of SQLite (samples/sqlite-messages.mgt), 10 times over"
-	$(MARGAY) compare samples/sqlite-messages.mgt --repeat 10 --plot out/demo-sqlite.svg
+	$(MARGAY) compare samples/sqlite-messages.mgt --repeat 10 --force --plot out/demo-sqlite.svg
 	@echo; echo "== every policy on hot and cold data, 90 % of the writes to 10 % of the pages, the 24 MB card of the FMS papers"
-	$(MARGAY) compare hot-cold:90/10,writes=98304,poisson=24609375us --device intel-series2plus-24mb --plot out/demo-hot-cold.svg
+	$(MARGAY) compare hot-cold:90/10,writes=98304,poisson=24609375us --device intel-series2plus-24mb --force --plot out/demo-hot-cold.svg
 	@echo "plots: out/demo-sqlite.svg out/demo-hot-cold.svg"
 
 test:
@@ -40,9 +40,9 @@ test-long: test build
 	target/release/margay-trials full
 	MARGAY_ATTACK=20 $(CARGO) test -p margay --test attack
 	PROPTEST_CASES=2000 $(CARGO) test --release -p margay-ftl -p margay-fs -p margay-hybrid -p margay-policy -p margay-trace -p margay-vm
-	$(MARGAY) reproduce fms
-	$(MARGAY) reproduce moda
-	$(MARGAY) reproduce lda-gc
+	$(MARGAY) reproduce fms --force
+	$(MARGAY) reproduce moda --force
+	$(MARGAY) reproduce lda-gc --force
 	scripts/fuzz.sh 60
 
 bench:
@@ -54,11 +54,11 @@ bench:
 	target/release/margay-bench instructions
 
 reproduce: build
-	$(MARGAY) reproduce fms
-	$(MARGAY) reproduce moda
-	$(MARGAY) reproduce lda-gc
+	$(MARGAY) reproduce fms --force
+	$(MARGAY) reproduce moda --force
+	$(MARGAY) reproduce lda-gc --force
 
 # Generated references; a test fails when they are stale.
 docs: build
 	$(MARGAY) policies --markdown > docs/policies.md
-	$(MARGAY) man docs/man
+	$(MARGAY) man --force docs/man

@@ -6,7 +6,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 seq 1 60000 | awk '{ printf "%07d line %d\n", ($1 * 7919) % 1000003, $1 }' > "$folder/lines"
 echo "\$ margay vm run --ram 2M --memory 128M -- sort --parallel=1 -S 30M lines -o sorted"
-if ! "$margay" vm run --ram 2M --memory 128M --store "$folder/swap.img" -- \
+if ! "$margay" vm run --ram 2M --memory 128M -- \
     sort --parallel=1 -S 30M "$folder/lines" -o "$folder/sorted" 2> "$folder/said"; then
     cat "$folder/said"
     grep -q userfaultfd "$folder/said" || exit 1

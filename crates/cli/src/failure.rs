@@ -1,5 +1,7 @@
 use margay_lab::LabError;
 use std::fmt;
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Why a command did not do what was asked. Each kind has its own exit code.
@@ -39,6 +41,12 @@ impl Failure {
     /// The failure to write a result to `path`.
     pub fn write(path: &str, error: impl fmt::Display) -> Self {
         Self::Run(format!("{path}: {error}"))
+    }
+
+    /// The failure to make a new file at `path`; that it exists already is the user's to decide.
+    pub fn new_file(path: &Path, error: &io::Error) -> Self {
+        let text = format!("{}: {error}", path.display());
+        if error.kind() == io::ErrorKind::AlreadyExists { Self::Usage(text) } else { Self::Run(text) }
     }
 }
 
@@ -85,30 +93,40 @@ impl From<margay_trace::TraceError> for Failure {
         let text = error.to_string();
         match error {
             E::UnknownName { .. } | E::NotWritable { .. } | E::Layout(_) => Self::Usage(text),
+            E::Io { error, .. } if error.kind() == io::ErrorKind::AlreadyExists => Self::Usage(text),
             _ => Self::Input(text),
         }
     }
 }
 
 /// The failure to use the disk or the file system on an image. The message starts with the name of the image.
-pub fn of_volume(image: &std::path::Path, error: &margay_volume::VolumeError) -> Failure {
+pub fn of_volume(image: &Path, error: &margay_volume::VolumeError) -> Failure {
     use margay_volume::VolumeError as E;
     let text = format!("{}: {error}", image.display());
     match error {
-        E::Policy(_) | E::TooLarge { .. } | E::Layout(_) | E::Superblock(_) | E::Config(_) => Failure::Usage(text),
+        E::Policy(_) | E::TooLarge { .. } | E::RangePastEnd { .. } | E::Layout(_) | E::Superblock(_) | E::Config(_) => {
+            Failure::Usage(text)
+        }
         E::NotFormatted(_) | E::NotADisk | E::Mount(_) | E::FilesMount(_) => Failure::Input(text),
         _ => Failure::Run(text),
     }
 }
 
 /// The failure to mount the file system on an image. The message starts with the name of the image.
-pub fn of_mount(image: &std::path::Path, error: &margay_fuse::MountError) -> Failure {
+pub fn of_mount(image: &Path, error: &margay_fuse::MountError) -> Failure {
     Failure::Run(format!("{}: {error}", image.display()))
 }
 
 /// The failure to open or create an image. The message starts with the name of the image.
-pub fn of_image(image: &std::path::Path, error: &margay_media::ImageError) -> Failure {
-    Failure::Input(format!("{}: {error}", image.display()))
+pub fn of_image(image: &Path, error: &margay_media::ImageError) -> Failure {
+    let name = image.display();
+    Failure::Input(match error {
+        margay_media::ImageError::InUse => {
+            let who = crate::in_use::holder(image).unwrap_or_else(|| "another process".into());
+            format!("{name}: {who} uses it; wait for its end or stop it (ctrl-C), or use the data by way of it")
+        }
+        error => format!("{name}: {error}"),
+    })
 }
 
 impl From<margay_policy::SpecError> for Failure {
@@ -129,8 +147,8 @@ impl From<margay_theory::TheoryError> for Failure {
     }
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        if error.kind() == std::io::ErrorKind::BrokenPipe { Self::ClosedPipe } else { Self::Run(error.to_string()) }
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::ClosedPipe } else { Self::Run(error.to_string()) }
     }
 }

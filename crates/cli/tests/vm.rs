@@ -1,37 +1,14 @@
 //! Page references and the pager as a person uses them.
 
-#[path = "../../trace/tests/skip/mod.rs"]
-mod skip;
+mod common;
 
-use skip::{has, skip};
+use common::{fails, has, is_paging_allowed, library, skip, works};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::OnceLock;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn margay(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_margay")).args(args).current_dir(root()).output().unwrap()
-}
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn works(args: &[&str]) -> String {
-    let output = margay(args);
-    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-fn fails(args: &[&str], code: i32, message: &str) {
-    let output = margay(args);
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
-    assert!(error.contains(message), "{args:?}: {error}");
 }
 
 const SAMPLE: &str = "samples/sort.vmt.zst";
@@ -93,35 +70,11 @@ fn the_study_runs_on_the_trace_of_the_project() {
     }
 }
 
-/// The library that is preloaded, built once as the command was.
-fn library() {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_BIN_EXE_margay")).parent().unwrap();
-        let profile = if folder.ends_with("release") { "release" } else { "dev" };
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "-p", "margay-preload", "--profile", profile, "--target-dir"]);
-        let built = build.arg(folder.parent().unwrap()).current_dir(root()).status().unwrap();
-        assert!(built.success());
-    });
-}
-
 fn vm_run(folder: &Path, options: &[&str], program: &[&str]) -> Output {
     library();
     let store = folder.join("swap.img");
     let args = [&["vm", "run", "--store", store.to_str().unwrap()], options, &["--"], program].concat();
     Command::new(env!("CARGO_BIN_EXE_margay")).args(args).current_dir(folder).output().unwrap()
-}
-
-/// Whether programs can be run with their heap on flash here; if not, the test is skipped.
-fn is_allowed(folder: &Path) -> bool {
-    let output = vm_run(folder, &["--memory", "1M"], &["true"]);
-    let error = text(&output.stderr);
-    if output.status.success() || !error.contains("userfaultfd") {
-        return true;
-    }
-    skip(error);
-    false
 }
 
 fn number(report: &serde_json::Value, name: &str) -> u64 {
@@ -131,14 +84,14 @@ fn number(report: &serde_json::Value, name: &str) -> u64 {
 #[test]
 fn sort_and_sqlite_get_the_right_result_with_a_heap_that_is_mostly_on_flash() {
     let folder = tempfile::tempdir().unwrap();
-    if !is_allowed(folder.path()) {
+    if !is_paging_allowed(folder.path()) {
         return;
     }
     let lines: String = (0..30_000u64).map(|n| format!("{:07} a line of text {n}\n", n * 7919 % 1_000_003)).collect();
     std::fs::write(folder.path().join("lines"), &lines).unwrap();
     let sort = ["sort", "--parallel=1", "-S", "20M", "lines", "-o", "sorted"];
     for scheme in ["du-gc", "lda-gc5"] {
-        let options = ["--ram", "1M", "--memory", "64M", "--json", "report.json", "-s", scheme];
+        let options = ["--ram", "1M", "--memory", "64M", "--json", "report.json", "--force", "-s", scheme];
         let output = vm_run(folder.path(), &options, &sort);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let mut expected: Vec<_> = lines.lines().collect();
@@ -164,7 +117,7 @@ fn sort_and_sqlite_get_the_right_result_with_a_heap_that_is_mostly_on_flash() {
 #[test]
 fn what_goes_wrong_under_a_program_is_said() {
     let folder = tempfile::tempdir().unwrap();
-    if !is_allowed(folder.path()) {
+    if !is_paging_allowed(folder.path()) {
         return;
     }
     // The heap is used up: the program is told, as by any malloc.

@@ -80,6 +80,9 @@ pub struct FsCheck {
     pub links: u64,
     /// Pages of data that were read.
     pub pages: u64,
+    /// Of the damaged pages of the scan, those that a power cut can have torn, if the caller found them out. What they held
+    /// was never synced.
+    pub torn_pages: Vec<Ppn>,
     /// The problems, in the order in which they were found.
     pub problems: Vec<Problem>,
 }
@@ -98,6 +101,7 @@ impl FsCheck {
             others: 0,
             links: 0,
             pages: 0,
+            torn_pages: Vec::new(),
             problems: scanned.problems.clone(),
         };
         let mut page = vec![0; device.geometry().page_bytes() as usize];

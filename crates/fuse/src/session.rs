@@ -95,7 +95,8 @@ fn housekeeping(shared: &Shared, options: &MountOptions) {
 }
 
 fn write_metrics(path: &Path, metrics: &Metrics) {
-    let temporary = path.with_extension("tmp");
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".margay-new");
     let written = std::fs::write(&temporary, prometheus(metrics)).and_then(|()| std::fs::rename(&temporary, path));
     if let Err(error) = written {
         tracing::warn!("{}: {error}", path.display());

@@ -1,6 +1,6 @@
 use crate::LabError;
 use crate::experiment::{AddressChoice, Experiment, Limit, Source, TraceSource};
-use margay_trace::{Kind, Request, TraceReader};
+use margay_trace::{Kind, Request, TraceReader, max_footprint_pages};
 use margay_workload::{OpKind, PageOp, Workload, WorkloadSpec};
 use std::sync::Arc;
 
@@ -80,16 +80,20 @@ impl Mapper {
                 if let Some(lpn) = self.numbered.get(&(device, page)) {
                     return Ok(Some(*lpn));
                 }
-                if next < exported {
+                if next < exported && self.numbered.try_reserve(1).is_ok() {
                     self.numbered.insert((device, page), next as u32);
                     return Ok(Some(next as u32));
                 }
                 Err(LabError::Value {
                     what: "written pages of the trace",
                     value: format!("over {next} by request {}", self.requests),
-                    problem: format!(
-                        "the device exports {exported} pages; choose a larger one, size it from the trace, or fold the addresses"
-                    ),
+                    problem: if next < exported {
+                        "there is no memory for more; choose larger pages, or name a device".into()
+                    } else {
+                        format!(
+                            "the device exports {exported} pages; choose a larger one, size it from the trace, or fold the addresses"
+                        )
+                    },
                 })
             }
             AddressChoice::Direct => Err(LabError::Value {
@@ -141,10 +145,17 @@ pub(crate) fn read_trace(source: &TraceSource, page_bytes: u32, exported_pages: 
 /// Number of distinct pages that a trace writes.
 pub(crate) fn footprint_pages(source: &TraceSource, page_bytes: u32) -> Result<u32, LabError> {
     let mut mapper = Mapper::new(AddressChoice::Compact, page_bytes, u32::MAX - 1);
-    let mut batch = Vec::new();
+    let (mut batch, max_pages) = (Vec::new(), max_footprint_pages());
     for request in margay_trace::open(&source.path, &source.options)? {
         batch.clear();
         mapper.map(&request?, 0, &mut batch)?;
+        if mapper.numbered.len() as u64 > max_pages {
+            return Err(LabError::Value {
+                what: "written pages of the trace",
+                value: format!("over {max_pages} by request {}", mapper.requests),
+                problem: "there is no memory for more; choose larger pages, or name a device".into(),
+            });
+        }
     }
     Ok(mapper.numbered.len() as u32)
 }

@@ -81,8 +81,12 @@ fn invert(bytes: &mut [u8]) {
 impl ImageFlash {
     /// Creates an erased device in a new file. Fails if the file exists.
     pub fn create(path: &Path, geometry: Geometry) -> Result<Self, ImageError> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-        lock(&file)?;
+        Self::create_in(OpenOptions::new().read(true).write(true).create_new(true).open(path)?, geometry)
+    }
+
+    /// Creates an erased device in an empty file that is open for reading and writing, and locks it.
+    pub fn create_in(file: File, geometry: Geometry) -> Result<Self, ImageError> {
+        lock(&file, false)?;
         let mut header = [0; 40];
         header[..7].copy_from_slice(MAGIC);
         header[7] = VERSION;
@@ -96,11 +100,12 @@ impl ImageFlash {
         Ok(Self::with(file, geometry, VERSION))
     }
 
-    /// Opens a device and locks its file. With `read_only` the file is opened for reading only; otherwise what is read
-    /// from then on is what the host's disk has, and not what a failed write left in the host's memory.
+    /// Opens a device and locks its file: for itself alone, or with `read_only` for all who only read it. The file is then
+    /// opened for reading only; otherwise what is read from then on is what the host's disk has, and not what a failed
+    /// write left in the host's memory.
     pub fn open(path: &Path, read_only: bool) -> Result<Self, ImageError> {
         let file = OpenOptions::new().read(true).write(!read_only).open(path)?;
-        lock(&file)?;
+        lock(&file, read_only)?;
         let mut header = [0; 40];
         match file.read_exact_at(&mut header, 0) {
             Ok(()) if header.starts_with(MAGIC) && header[7] > VERSION => {
@@ -164,7 +169,8 @@ impl ImageFlash {
         self
     }
 
-    fn file_bytes(geometry: &Geometry) -> u64 {
+    /// Bytes of the file of a device.
+    pub fn file_bytes(geometry: &Geometry) -> u64 {
         let stride = u64::from(geometry.page_bytes()) + u64::from(geometry.spare_bytes());
         HEADER_BYTES + u64::from(geometry.pages()) * stride
     }
@@ -174,8 +180,8 @@ impl ImageFlash {
     }
 }
 
-fn lock(file: &File) -> Result<(), ImageError> {
-    match file.try_lock() {
+fn lock(file: &File, shared: bool) -> Result<(), ImageError> {
+    match if shared { file.try_lock_shared() } else { file.try_lock() } {
         Ok(()) => Ok(()),
         Err(std::fs::TryLockError::WouldBlock) => Err(ImageError::InUse),
         Err(std::fs::TryLockError::Error(error)) => Err(error.into()),
@@ -327,6 +333,20 @@ mod tests {
             drop(image);
             std::fs::remove_file(&path).unwrap();
         }
+    }
+
+    #[test]
+    fn many_may_read_an_image_and_who_writes_it_has_it_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flash.img");
+        let geometry = Geometry::new(3, 4, 512).unwrap();
+        let writer = ImageFlash::create(&path, geometry).unwrap();
+        assert!(matches!(ImageFlash::open(&path, true), Err(ImageError::InUse)));
+        drop(writer);
+        let readers = [ImageFlash::open(&path, true).unwrap(), ImageFlash::open(&path, true).unwrap()];
+        assert!(matches!(ImageFlash::open(&path, false), Err(ImageError::InUse)));
+        drop(readers);
+        ImageFlash::open(&path, false).unwrap();
     }
 
     #[test]

@@ -12,8 +12,10 @@ use margay_hybrid::{FormatOptions, Mapping, OpenError, Persistence};
 use margay_media::ImageFlash;
 use margay_pager::{PAGE_BYTES, PagedMemory, store_error_text};
 use margay_vm::Scheme;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::OnceLock;
 
@@ -22,7 +24,9 @@ static HEAP: heap::Own = heap::Own;
 
 /// The options that `margay vm run` passes in the environment.
 struct Options {
+    /// The file for the heap, or the folder for one without a name.
     store: PathBuf,
+    keep: bool,
     report: PathBuf,
     memory_bytes: u64,
     ram_bytes: u64,
@@ -30,7 +34,14 @@ struct Options {
     scheme: String,
 }
 
-static MEMORY: OnceLock<(PagedMemory, PathBuf)> = OnceLock::new();
+static MEMORY: OnceLock<Running> = OnceLock::new();
+
+/// What the report at the end needs.
+struct Running {
+    memory: PagedMemory,
+    store: File,
+    report: PathBuf,
+}
 
 fn options() -> Result<Options, String> {
     let text = |name: &str| {
@@ -42,6 +53,7 @@ fn options() -> Result<Options, String> {
     };
     Ok(Options {
         store: text("MARGAY_VM_STORE")?.into(),
+        keep: std::env::var_os("MARGAY_VM_KEEP").is_some(),
         report: text("MARGAY_VM_REPORT")?.into(),
         memory_bytes: number("MARGAY_VM_MEMORY")?,
         ram_bytes: number("MARGAY_VM_RAM")?,
@@ -54,20 +66,38 @@ const PAGES_PER_BLOCK: u32 = 64;
 /// Segments beyond what is needed, for those that go bad.
 const SPARE_SEGMENTS: u32 = 4;
 
-fn start(options: &Options) -> Result<PagedMemory, String> {
+/// A file that only its owner can open. It has no name from now on, unless it is to be kept: however the process ends, its
+/// memory is not left behind.
+fn new_file(store: &Path, keep: bool) -> std::io::Result<File> {
+    let mut private = OpenOptions::new();
+    private.read(true).write(true).mode(0o600);
+    if !store.is_dir() {
+        let file = private.create_new(true).open(store)?;
+        if !keep {
+            std::fs::remove_file(store)?;
+        }
+        return Ok(file);
+    }
+    if let Ok(file) = private.clone().custom_flags(libc::O_TMPFILE).open(store) {
+        return Ok(file);
+    }
+    // Not every file system knows files without a name.
+    let name = store.join(format!(".margay-heap-{}", std::process::id()));
+    let file = private.create_new(true).open(&name)?;
+    std::fs::remove_file(&name)?;
+    Ok(file)
+}
+
+fn start(options: &Options) -> Result<(PagedMemory, File), String> {
     let pages =
         u32::try_from(options.memory_bytes.div_ceil(PAGE_BYTES as u64)).map_err(|_| "more than 16 TiB of memory")?;
     let segments = pages.div_ceil(PAGES_PER_BLOCK) + options.log_blocks + 2 + SPARE_SEGMENTS;
     let geometry = Geometry::new(segments, PAGES_PER_BLOCK, PAGE_BYTES as u32).map_err(|error| error.to_string())?;
     let name = options.store.display();
-    match std::fs::remove_file(&options.store) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(format!("{name}: {error}")),
-    }
+    let file = new_file(&options.store, options.keep).map_err(|error| format!("{name}: {error}"))?;
+    let of_report = file.try_clone().map_err(|error| format!("{name}: {error}"))?;
     // Its content is of no use after the process, so it need not wait for the disk.
-    let image =
-        ImageFlash::create(&options.store, geometry.with_spare(64)).map_err(|error| format!("{name}: {error}"))?;
+    let image = ImageFlash::create_in(file, geometry.with_spare(64)).map_err(|error| format!("{name}: {error}"))?;
     let format = FormatOptions {
         mapping: Mapping::Fast { sequential: true, leave_open: false },
         persistence: Persistence::Volatile,
@@ -87,22 +117,25 @@ fn start(options: &Options) -> Result<PagedMemory, String> {
     };
     let report = options.report.clone();
     let failed = move |error: &margay_pager::PagerError| give_up(&report, &error.to_string());
-    PagedMemory::new(store, &paging, failed).map_err(|error| error.to_string())
+    let memory = PagedMemory::new(store, &paging, failed).map_err(|error| error.to_string())?;
+    Ok((memory, of_report))
 }
 
 /// Ends the process, with the reason in the report.
-fn give_up(report: &std::path::Path, error: &str) -> ! {
+fn give_up(report: &Path, error: &str) -> ! {
     let _ = std::fs::write(report, format!("error={error}\n"));
     // SAFETY: ends the process without running what might need the heap.
     unsafe { libc::_exit(71) }
 }
 
 extern "C" fn report() {
-    let Some((memory, path)) = MEMORY.get() else { return };
+    let Some(Running { memory, store, report }) = MEMORY.get() else { return };
+    // In units of 512 bytes, on every file system.
+    let store_bytes = store.metadata().map_or(0, |found| found.blocks() * 512);
     let stats = memory.stats();
     let cache = &stats.cache;
     let mut text = Vec::new();
-    let lines: [(&str, u64); 16] = [
+    let lines: [(&str, u64); 17] = [
         ("heap_bytes", heap::used_bytes() as u64),
         ("faults", stats.faults),
         ("write_faults", stats.write_faults),
@@ -119,12 +152,13 @@ extern "C" fn report() {
         ("flash_reads", stats.reads),
         ("flash_programs", stats.programs),
         ("flash_erases", stats.erases),
+        ("store_bytes", store_bytes),
     ];
     for (name, value) in lines {
         // Writing to memory cannot fail.
         let _ = writeln!(text, "{name}={value}");
     }
-    let _ = std::fs::write(path, text);
+    let _ = std::fs::write(report, text);
 }
 
 extern "C" fn begin() {
@@ -133,19 +167,19 @@ extern "C" fn begin() {
     }
     let options = match options() {
         Ok(options) => options,
-        Err(error) => give_up(std::path::Path::new("/dev/stderr"), &error),
+        Err(error) => give_up(Path::new("/dev/stderr"), &error),
     };
     // Programs that this one starts run without the pager.
-    for name in ["LD_PRELOAD", "STORE", "REPORT", "MEMORY", "RAM", "LOG_BLOCKS", "SCHEME"] {
+    for name in ["LD_PRELOAD", "STORE", "REPORT", "MEMORY", "RAM", "LOG_BLOCKS", "SCHEME", "KEEP"] {
         let name = if name == "LD_PRELOAD" { name.to_string() } else { format!("MARGAY_VM_{name}") };
         // SAFETY: no other thread of the program runs yet.
         unsafe { std::env::remove_var(name) };
     }
     match start(&options) {
-        Ok(memory) => {
+        Ok((memory, store)) => {
             let pager = memory.pager_thread().map_or(0, |thread| thread as usize);
             heap::begin(memory.start() as usize, memory.bytes(), pager);
-            let _ = MEMORY.set((memory, options.report));
+            let _ = MEMORY.set(Running { memory, store, report: options.report });
             // SAFETY: registers a function that lives as long as the process.
             unsafe { libc::atexit(report) };
         }

@@ -60,12 +60,3 @@ pub fn hash_file(path: &Path) -> Result<u64, TraceError> {
         }
     }
 }
-
-/// A temporary file in the folder of the final one, with the permissions of any new file.
-pub(crate) fn temporary_in(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".margay-");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
-}

@@ -90,9 +90,10 @@ pub enum TraceError {
     Layout(String),
 }
 
-/// The text of a line as the end of a message.
+/// The text of a line as the end of a message, without what would control a terminal.
 fn quoted(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!(": '{text}'") }
+    let shown: String = text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
+    if shown.is_empty() { shown } else { format!(": '{shown}'") }
 }
 
 impl TraceError {

@@ -69,21 +69,67 @@ pub struct TraceInfo {
     pub warnings: Vec<String>,
 }
 
-/// Reads a trace to its end. Memory grows with the number of different pages, of `page_bytes` each, that it touches.
+/// Memory for each page that is counted, in bytes, while the table grows.
+const PAGE_MEMORY_BYTES: u64 = 100;
+
+/// The largest number of different pages of a trace that are counted or numbered on this machine: their tables take up to
+/// half of its memory.
+pub fn max_footprint_pages() -> u64 {
+    host_memory_bytes().unwrap_or(8 << 30) / 2 / PAGE_MEMORY_BYTES
+}
+
+/// The memory of this machine in bytes, if the system tells it.
+pub fn host_memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+/// Devices of a trace.
+const MAX_DEVICES: usize = 1 << 16;
+
+/// Counts of pages, by device and number.
+struct Footprint {
+    max_pages: u64,
+    writes: HashMap<(u32, u64), u32>,
+    read_only: HashSet<(u32, u64)>,
+}
+
+impl Footprint {
+    /// Whether there is room for another page, by the bound and in memory.
+    fn has_room(&mut self) -> bool {
+        let pages = (self.writes.len() + self.read_only.len()) as u64;
+        pages < self.max_pages && self.writes.try_reserve(1).is_ok() && self.read_only.try_reserve(1).is_ok()
+    }
+
+    /// The problem that there is no room.
+    fn is_full(&self, page_bytes: u64) -> String {
+        let pages = self.writes.len() + self.read_only.len();
+        format!(
+            "more than {pages} pages of {page_bytes} bytes are touched, for which this machine has no memory; count larger pages (--page-bytes), or one device (--trace-device)"
+        )
+    }
+}
+
+/// Reads a trace to its end. Memory grows with the number of different pages, of `page_bytes` each, that it touches; it is
+/// an error if they are more than [`max_footprint_pages`], or if there are more than 65,536 devices.
 pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<TraceInfo, TraceError> {
     let mut reader = open(path, options)?;
     let page = u64::from(page_bytes.max(1));
-    let mut writes: HashMap<(u32, u64), u32> = HashMap::new();
-    let mut read_only: HashSet<(u32, u64)> = HashSet::new();
+    let (max_pages, writes, read_only) = (max_footprint_pages(), HashMap::new(), HashSet::new());
+    let mut footprint = Footprint { max_pages, writes, read_only };
     let mut devices: BTreeMap<u32, DeviceInfo> = BTreeMap::new();
-    let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut sizes = Sizes::default();
     let (mut write_bytes, mut read_bytes, mut aligned) = (0u64, 0u64, 0u64);
     let (mut last_us, mut longest_gap_us, mut page_writes) = (0, 0, 0u64);
-    for request in reader.by_ref() {
+    while let Some(request) = reader.next() {
         let request = request?;
         longest_gap_us = longest_gap_us.max(request.time_us - last_us);
         last_us = request.time_us;
         let end = request.offset_bytes.saturating_add(request.len_bytes);
+        if devices.len() == MAX_DEVICES && !devices.contains_key(&request.device) {
+            return Err(reader.bad_entry(format!("more than {MAX_DEVICES} devices")));
+        }
         let device = devices.entry(request.device).or_default();
         device.end_bytes = device.end_bytes.max(end);
         let pages = request.offset_bytes / page..end.div_ceil(page);
@@ -92,20 +138,29 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
                 device.writes += 1;
                 write_bytes = write_bytes.saturating_add(request.len_bytes);
                 aligned += u64::from(request.offset_bytes % page == 0 && end % page == 0);
-                *sizes.entry(request.len_bytes).or_default() += 1;
+                sizes.add(request.len_bytes);
                 for number in pages {
-                    *writes.entry((request.device, number)).or_default() += 1;
+                    if !footprint.has_room() {
+                        return Err(reader.bad_entry(footprint.is_full(page)));
+                    }
+                    *footprint.writes.entry((request.device, number)).or_default() += 1;
                     page_writes += 1;
                 }
             }
             Kind::Read => {
                 device.reads += 1;
                 read_bytes = read_bytes.saturating_add(request.len_bytes);
-                read_only.extend(pages.map(|number| (request.device, number)));
+                for number in pages {
+                    if !footprint.has_room() {
+                        return Err(reader.bad_entry(footprint.is_full(page)));
+                    }
+                    footprint.read_only.insert((request.device, number));
+                }
             }
             Kind::Trim | Kind::Flush => {}
         }
     }
+    let Footprint { writes, mut read_only, .. } = footprint;
     let pages_written = writes.len() as u64;
     read_only.retain(|number| !writes.contains_key(number));
     let counts = reader.counts().clone();
@@ -118,7 +173,7 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
         write_bytes,
         read_bytes,
         devices,
-        write_sizes: size_info(&sizes),
+        write_sizes: sizes.info(),
         page_bytes,
         page_writes,
         pages_written,
@@ -133,22 +188,52 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
     Ok(info)
 }
 
-/// `sizes` counts the writes of each size, so that memory does not grow with the trace.
-fn size_info(sizes: &BTreeMap<u64, u64>) -> SizeInfo {
-    let (Some((&min, _)), Some((&max, _))) = (sizes.first_key_value(), sizes.last_key_value()) else {
-        return SizeInfo::default();
-    };
-    let writes: u64 = sizes.values().sum();
-    let at = |share: f64| {
-        let mut left = ((writes - 1) as f64 * share) as u64;
-        let found = sizes.iter().find(|(_, count)| {
-            let is_here = left < **count;
-            left = left.saturating_sub(**count);
-            is_here
-        });
-        found.map_or(max, |(size, _)| *size)
-    };
-    SizeInfo { min, p50: at(0.5), p99: at(0.99), max }
+/// Different sizes that are counted one by one.
+const MAX_SIZES: usize = 1 << 16;
+
+/// Counts the writes of each size. With more than [`MAX_SIZES`] different ones, sizes are rounded down to their first 10
+/// bits, so that memory does not grow with the trace.
+#[derive(Debug, Default)]
+struct Sizes {
+    counts: BTreeMap<u64, u64>,
+    min: Option<u64>,
+    max: u64,
+    is_rounded: bool,
+}
+
+/// A number with all but its first 10 bits cleared.
+fn rounded(size: u64) -> u64 {
+    let low = 54u32.saturating_sub(size.leading_zeros());
+    size >> low << low
+}
+
+impl Sizes {
+    fn add(&mut self, size: u64) {
+        self.min = Some(self.min.map_or(size, |min| min.min(size)));
+        self.max = self.max.max(size);
+        *self.counts.entry(if self.is_rounded { rounded(size) } else { size }).or_default() += 1;
+        if !self.is_rounded && self.counts.len() > MAX_SIZES {
+            self.is_rounded = true;
+            for (size, count) in std::mem::take(&mut self.counts) {
+                *self.counts.entry(rounded(size)).or_default() += count;
+            }
+        }
+    }
+
+    fn info(&self) -> SizeInfo {
+        let Some(min) = self.min else { return SizeInfo::default() };
+        let writes: u64 = self.counts.values().sum();
+        let at = |share: f64| {
+            let mut left = ((writes - 1) as f64 * share) as u64;
+            let found = self.counts.iter().find(|(_, count)| {
+                let is_here = left < **count;
+                left = left.saturating_sub(**count);
+                is_here
+            });
+            found.map_or(self.max, |(size, _)| *size)
+        };
+        SizeInfo { min, p50: at(0.5), p99: at(0.99), max: self.max }
+    }
 }
 
 fn hottest(mut counts: Vec<u32>, total: u64) -> [f64; 3] {
@@ -213,13 +298,27 @@ mod tests {
                     (generator >> 60) * 512
                 })
                 .collect();
-            let mut sizes = BTreeMap::new();
-            sorted.iter().for_each(|size| *sizes.entry(*size).or_default() += 1);
+            let mut sizes = Sizes::default();
+            sorted.iter().for_each(|size| sizes.add(*size));
             sorted.sort_unstable();
             let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize];
             let wanted = SizeInfo { min: sorted[0], p50: at(0.5), p99: at(0.99), max: sorted[sorted.len() - 1] };
-            assert_eq!(size_info(&sizes), wanted, "{writes} writes");
+            assert_eq!(sizes.info(), wanted, "{writes} writes");
         }
-        assert_eq!(size_info(&BTreeMap::new()), SizeInfo::default());
+        assert_eq!(Sizes::default().info(), SizeInfo::default());
+    }
+
+    #[test]
+    fn memory_for_sizes_is_bounded_and_percentiles_are_then_within_a_fivehundredth() {
+        let mut sizes = Sizes::default();
+        let count = 3_000_000u64;
+        (1..=count).for_each(|size| sizes.add(size * 7));
+        assert!(sizes.counts.len() <= MAX_SIZES, "{}", sizes.counts.len());
+        let info = sizes.info();
+        assert_eq!((info.min, info.max), (7, count * 7));
+        for (found, share) in [(info.p50, 0.5), (info.p99, 0.99)] {
+            let exact = (count * 7) as f64 * share;
+            assert!((found as f64 / exact - 1.0).abs() < 1.0 / 500.0, "{found} for {exact}");
+        }
     }
 }

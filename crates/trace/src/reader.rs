@@ -229,7 +229,7 @@ impl TraceReader {
     }
 
     /// The error for the line or record that was read last.
-    fn bad_entry(&self, problem: String) -> TraceError {
+    pub(crate) fn bad_entry(&self, problem: String) -> TraceError {
         let text = match &self.source {
             Source::Lines { line, .. } => {
                 String::from_utf8_lossy(&line[..line.len().min(400)]).trim_end().chars().take(80).collect()
@@ -297,8 +297,9 @@ impl TraceReader {
     }
 }
 
-/// A longer request means a wrong unit or damage, and would make a run of one line last for ever.
-const MAX_REQUEST_BYTES: u64 = 1 << 40;
+/// A longer request means a wrong unit or damage, and would make a run of one line last for ever: lengths of block devices
+/// and of NBD have 32 bits.
+const MAX_REQUEST_BYTES: u64 = 1 << 32;
 
 fn check_plausible(entry: Entry) -> Result<Entry, String> {
     if let Entry::Request(raw) = entry {
@@ -306,7 +307,7 @@ fn check_plausible(entry: Entry) -> Result<Entry, String> {
             return Err("the request ends past 2^64 bytes".into());
         }
         if raw.len_bytes > MAX_REQUEST_BYTES {
-            return Err(format!("a request of {} bytes is longer than 1 TiB; is the unit right?", raw.len_bytes));
+            return Err(format!("a request of {} bytes is longer than 4 GiB; is the unit right?", raw.len_bytes));
         }
     }
     Ok(entry)

@@ -2,6 +2,7 @@
 
 use crate::Kind;
 use std::collections::HashMap;
+use std::hash::Hash;
 
 /// An unsigned integer in decimal digits.
 pub(crate) fn integer(text: &[u8]) -> Option<u64> {
@@ -111,12 +112,17 @@ pub(crate) struct DeviceNames(HashMap<Vec<u8>, u32>);
 
 /// Devices that a trace can name. More are a sign of a wrong column, and would grow memory with the trace.
 const MAX_NAMED_DEVICES: usize = 1 << 16;
+/// Bytes of the longest name of a device. A longer one is a wrong column, too.
+const MAX_DEVICE_NAME_BYTES: usize = 256;
 
 impl DeviceNames {
     /// The number of the device with this name.
     pub fn number(&mut self, name: &[u8]) -> Result<u32, String> {
         if let Some(number) = self.0.get(name) {
             return Ok(*number);
+        }
+        if name.len() > MAX_DEVICE_NAME_BYTES {
+            return Err(format!("a device is named by {} bytes; is it the right column?", name.len()));
         }
         if self.0.len() == MAX_NAMED_DEVICES {
             return Err(format!("more than {MAX_NAMED_DEVICES} devices are named; is it the right column?"));
@@ -125,6 +131,19 @@ impl DeviceNames {
         self.0.insert(name.to_vec(), number);
         Ok(number)
     }
+}
+
+/// Objects that a trace can name. Each takes some tens of bytes of memory.
+const MAX_TRACE_OBJECTS: usize = 1 << 26;
+
+/// Adds an object to a map if it is not too many for the bound or for the memory.
+pub(crate) fn insert_object<K: Eq + Hash>(objects: &mut HashMap<K, u64>, key: K, offset: u64) -> Result<(), String> {
+    if objects.len() >= MAX_TRACE_OBJECTS {
+        return Err(format!("more than {MAX_TRACE_OBJECTS} objects are named"));
+    }
+    objects.try_reserve(1).map_err(|_| format!("there is no memory for more than {} objects", objects.len()))?;
+    objects.insert(key, offset);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -152,5 +171,8 @@ mod tests {
         }
         assert!(names.number(b"one more").unwrap_err().contains("65536 devices"));
         assert_eq!(names.number(b"sdb"), Ok(1));
+        let mut names = DeviceNames::default();
+        assert_eq!(names.number(&[b'n'; MAX_DEVICE_NAME_BYTES]), Ok(0));
+        assert!(names.number(&[b'n'; MAX_DEVICE_NAME_BYTES + 1]).unwrap_err().contains("257 bytes"));
     }
 }

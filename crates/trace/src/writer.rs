@@ -1,16 +1,14 @@
-use crate::compress::temporary_in;
 use crate::format::{LineWriter, RecordWriter, Writer, WriterForm};
 use crate::reader::{Counts, OpenOptions, open};
-use crate::{Format, Request, TraceError};
+use crate::{Existing, Format, NewFile, Request, TraceError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
-/// A file that takes its final name when it is complete.
-pub(crate) type OutputFile = BufWriter<NamedTempFile>;
+/// A file that takes its name when it is complete.
+pub(crate) type OutputFile = BufWriter<NewFile>;
 
-/// Writes a trace. The file is written beside its final place and moved there by [`TraceWriter::finish`], so that a
-/// trace that was cut short is never taken for a whole one.
+/// Writes a trace. The file gets its name by [`TraceWriter::finish`], so that a trace that was cut short is never taken
+/// for a whole one.
 pub struct TraceWriter {
     path: PathBuf,
     format: Format,
@@ -66,25 +64,25 @@ impl TextFile {
 }
 
 impl TraceWriter {
-    /// Starts a trace. Text is compressed if the name ends in `.zst` or `.gz`. It is an error if the format cannot be
-    /// written, or if the path is something else than a regular file.
+    /// Starts a trace in a new file. Text is compressed if the name ends in `.zst` or `.gz`. It is an error if the format
+    /// cannot be written, or if the file exists.
     pub fn create(path: &Path, format: Format) -> Result<Self, TraceError> {
+        Self::create_with(path, format, Existing::Refuse)
+    }
+
+    /// As [`TraceWriter::create`]; `existing` says what is done if the file exists.
+    pub fn create_with(path: &Path, format: Format, existing: Existing) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let Some(writer) = format.writer() else {
             let writable = Format::writable_names();
             return Err(TraceError::NotWritable { path: name, format: format.name(), writable });
         };
-        let out = Self::start(path, writer).map_err(|error| TraceError::io(&name, error))?;
+        let out = Self::start(path, writer, existing).map_err(|error| TraceError::io(&name, error))?;
         Ok(Self { path: path.into(), format, writer, out, last_us: 0 })
     }
 
-    fn start(path: &Path, writer: &Writer) -> io::Result<Out> {
-        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            let why = "not a regular file; a finished trace replaces the file as a whole";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = BufWriter::new(temporary_in(folder)?);
+    fn start(path: &Path, writer: &Writer, existing: Existing) -> io::Result<Out> {
+        let file = BufWriter::new(NewFile::create(path, existing)?);
         Ok(match writer.form {
             WriterForm::Lines(new) => {
                 let (mut text, lines) = (TextFile::new(file, path)?, new());
@@ -113,25 +111,20 @@ impl TraceWriter {
     /// Completes the trace, makes it durable and gives it its name.
     pub fn finish(self) -> Result<(), TraceError> {
         let name = self.path.display().to_string();
-        let complete = |out| -> io::Result<NamedTempFile> {
+        let complete = |out| -> io::Result<()> {
             let file = match out {
                 Out::Lines(text, _) => text.finish()?,
                 Out::Records(records) => records.finish()?,
             };
-            let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-            file.as_file().sync_all()?;
-            Ok(file)
+            file.into_inner().map_err(io::IntoInnerError::into_error)?.commit()
         };
-        let file = complete(self.out).map_err(|error| TraceError::io(&name, error))?;
-        file.persist(&self.path).map_err(|error| TraceError::io(&name, error.error))?;
-        Ok(())
+        complete(self.out).map_err(|error| TraceError::io(&name, error))
     }
 }
 
-/// Reads the trace `from` and writes it to `to` in another format. Returns the counts of what was read.
-pub fn convert(from: &Path, options: &OpenOptions, to: &Path, format: Format) -> Result<Counts, TraceError> {
+/// Reads the trace `from` and writes it to `writer`, which is finished. Returns the counts of what was read.
+pub fn convert(from: &Path, options: &OpenOptions, mut writer: TraceWriter) -> Result<Counts, TraceError> {
     let mut reader = open(from, options)?;
-    let mut writer = TraceWriter::create(to, format)?;
     for request in reader.by_ref() {
         writer.write(&request?)?;
     }

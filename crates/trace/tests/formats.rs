@@ -281,7 +281,7 @@ fn a_damaged_native_trace_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let text = file(&folder, "t", TEXT.repeat(2000).as_bytes());
     let path = folder.path().join("t.mgt");
-    convert(&text, &OpenOptions::default(), &path, Format::MGT).unwrap();
+    convert(&text, &OpenOptions::default(), TraceWriter::create(&path, Format::MGT).unwrap()).unwrap();
     let whole = std::fs::read(&path).unwrap();
     assert_eq!(read(&path, &OpenOptions::default()).unwrap().1.len(), 4000);
     for cut in [16, whole.len() / 2, whole.len() - 1] {

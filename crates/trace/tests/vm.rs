@@ -2,11 +2,11 @@
 
 mod skip;
 
-use margay_trace::TraceError;
 use margay_trace::vm::{
     CaptureOptions, LoadOptions, MAX_PAGES, PageMap, Reference, References, VmFormat, VmHeader, VmReader, VmWriter,
     capture, info, is_vm_trace,
 };
+use margay_trace::{Existing, TraceError};
 use proptest::prelude::*;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
@@ -185,11 +185,24 @@ fn a_program_is_captured_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("true.vmt.zst");
     let options = CaptureOptions { header: VmHeader::DEFAULT, max_records: 0 };
-    let captured = capture(&["true".into()], &path, &options, |_| true).unwrap();
-    assert!(captured.status.success() && !captured.was_ended);
+    let create = |existing| VmWriter::create_with(&path, options.header, existing).unwrap();
+    let (captured, writer) = capture(&["true".into()], create(Existing::Refuse), &options, |_| true).unwrap();
+    assert!(captured.status.success() && !captured.was_ended && captured.is_whole());
+    assert!(!path.exists(), "the trace has its name before it is whole");
+    writer.finish().unwrap();
     assert_eq!(read(&path).unwrap().len() as u64, captured.progress.records);
     assert!(captured.progress.accesses > 10_000, "{captured:?}");
     let few = CaptureOptions { max_records: 100, ..options };
-    let captured = capture(&["sleep".into(), "0.1".into()], &path, &few, |_| true).unwrap();
+    let sleep = |time: &str| ["sleep".into(), time.into()];
+    let (captured, _) = capture(&sleep("0.1"), create(Existing::Replace), &few, |_| true).unwrap();
     assert!(captured.was_ended && (100..110).contains(&captured.progress.records), "{captured:?}");
+    assert!(captured.is_whole());
+    // A program that does nothing is ended, too.
+    let mut watched = 0;
+    let watch = |_| {
+        watched += 1;
+        watched < 40
+    };
+    let (captured, _) = capture(&sleep("600"), create(Existing::Replace), &options, watch).unwrap();
+    assert!(captured.was_stopped && !captured.was_ended && !captured.is_whole(), "{captured:?}");
 }

@@ -1,5 +1,6 @@
 use crate::VolumeError;
 use crate::disk::{Disk, find, store};
+use crate::torn::torn_pages;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::{vec, vec::Vec};
@@ -20,18 +21,23 @@ pub struct CheckReport {
     pub mapped_pages: u32,
     /// Pages whose data cannot be read or is not what was written.
     pub unreadable_pages: Vec<(Lpn, String)>,
+    /// Of the damaged pages of the scan, those that a power cut can have torn: the last ones of their segments. What they
+    /// held was never flushed.
+    pub torn_pages: Vec<Ppn>,
     /// A count that is wrong.
     pub audit: Option<String>,
 }
 
 impl CheckReport {
-    /// Whether everything is as it should be. One page that was being programmed when the power failed is.
+    /// Whether everything is as it should be. A page that was being programmed when the power failed is.
     pub fn is_clean(&self) -> bool {
-        let damaged = if self.has_checkpoint { 0 } else { 1 };
-        self.differing_pages.is_empty()
-            && self.unreadable_pages.is_empty()
-            && self.audit.is_none()
-            && self.scan.damaged.len() <= damaged
+        self.problems() == 0
+    }
+
+    /// Pages and counts that are not as they should be.
+    pub fn problems(&self) -> usize {
+        let damaged = self.scan.damaged.iter().filter(|ppn| !self.torn_pages.contains(ppn)).count();
+        damaged + self.differing_pages.len() + self.unreadable_pages.len() + usize::from(self.audit.is_some())
     }
 }
 
@@ -45,6 +51,7 @@ pub fn check<F: Flash>(mut device: F) -> Result<CheckReport, VolumeError> {
     let mut report = CheckReport {
         scan: scanned.report.clone(),
         has_checkpoint: by_checkpoint.report.from_checkpoint,
+        torn_pages: torn_pages(&mut scanning, &scanned.report.damaged)?,
         ..CheckReport::default()
     };
     for lpn in (0..superblock.exported_pages).map(Lpn) {

@@ -83,9 +83,23 @@ fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock
             percent: 100.0 * f64::from(limit) / f64::from(geometry.pages()),
         });
     }
+    check_ranges(&options.read_only_ranges, exported_pages, geometry.page_bytes())?;
     let read_only_ranges = options.read_only_ranges.clone();
     let superblock = options.store.superblock(geometry, ClientKind::Disk, &options.placement);
     Ok(Superblock { exported_pages, read_only_ranges, ..superblock })
+}
+
+/// Refuses ranges, as first page and number of pages, that do not lie on a disk.
+fn check_ranges(ranges: &[(u32, u32)], exported_pages: u32, page_bytes: u32) -> Result<(), VolumeError> {
+    let bytes = |pages: u64| pages * u64::from(page_bytes);
+    for (first, count) in ranges {
+        let (first, end) = (u64::from(*first), u64::from(*first) + u64::from(*count));
+        if end > exported_pages.into() {
+            let capacity_bytes = bytes(exported_pages.into());
+            return Err(VolumeError::RangePastEnd { start: bytes(first), end: bytes(end), capacity_bytes });
+        }
+    }
+    Ok(())
 }
 
 impl<F: Flash> Disk<F> {
@@ -105,6 +119,7 @@ impl<F: Flash> Disk<F> {
         let placement = options.placement.as_ref().map(|placement| placement as _);
         let max = options.max_pages_per_write;
         override_policies(&mut superblock, options.selection, placement, options.leveling, max);
+        check_ranges(&options.read_only_ranges, superblock.exported_pages, superblock.geometry.page_bytes())?;
         superblock.read_only_ranges.extend(&options.read_only_ranges);
         Self::open_as(device, superblock, options.read_only, true)
     }

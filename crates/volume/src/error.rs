@@ -53,6 +53,16 @@ pub enum VolumeError {
         /// Capacity of the disk.
         capacity_bytes: u64,
     },
+    /// A range of data that is hardly ever written does not lie on the disk.
+    #[error("the read-only range of bytes {start} to {end} does not lie on the disk, which has {capacity_bytes} bytes")]
+    RangePastEnd {
+        /// Its first byte.
+        start: u64,
+        /// The byte behind its last.
+        end: u64,
+        /// Capacity of the disk.
+        capacity_bytes: u64,
+    },
     /// It was opened for reading.
     #[error("it is open for reading only")]
     ReadOnly,

@@ -1,4 +1,5 @@
 use crate::options::{config, formatted, override_policies, policies};
+use crate::torn::torn_pages;
 use crate::{FilesFormatOptions, FilesOpenOptions, VolumeError};
 use alloc::vec::Vec;
 use margay_flash::{Flash, Geometry};
@@ -77,5 +78,7 @@ pub fn open_files<F: Flash>(mut device: F, options: &FilesOpenOptions) -> Result
 pub fn check_files<F: Flash>(mut device: F) -> Result<FsCheck, VolumeError> {
     let superblock = find(&mut device)?;
     let mut store = formatted(device, &superblock, owners())?;
-    Ok(FsCheck::run(&mut store, &superblock)?)
+    let mut check = FsCheck::run(&mut store, &superblock)?;
+    check.torn_pages = torn_pages(&mut store, &check.scan.damaged)?;
+    Ok(check)
 }

@@ -24,6 +24,9 @@ mod files;
 #[cfg(feature = "std")]
 mod metrics;
 mod options;
+mod repair;
+mod salvage;
+mod torn;
 
 use alloc::boxed::Box;
 #[cfg(feature = "std")]
@@ -39,6 +42,8 @@ pub use margay_log::Hint;
 #[cfg(feature = "std")]
 pub use metrics::{Metrics, prometheus};
 pub use options::{FilesFormatOptions, FilesOpenOptions, FormatOptions, OpenOptions, StoreOptions};
+pub use repair::{DiskRepair, FilesRepair, LostFile, repair_disk, repair_files};
+pub use salvage::{Part, note_range, read_parts};
 
 /// Any device: code that uses it is compiled once, whatever devices there are.
 pub type AnyFlash = Box<dyn Flash + Send>;

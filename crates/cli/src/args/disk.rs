@@ -1,6 +1,6 @@
 //! `margay format` and `margay serve`.
 
-use super::bytes;
+use super::{ForceArg, bytes};
 use crate::failure::Failure;
 use clap::Args;
 use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec};
@@ -69,15 +69,23 @@ pub struct GeometryArgs {
     /// Accept half the capacity on a device with neither 64 usable spare bytes a page nor byte-by-byte programming: every second page holds the information on the page before it
     #[arg(long)]
     pub pair_pages: bool,
-    /// Format a file that is a flash image already; all data on it is lost
+    /// Format a file that is a flash image already, as it is or with the options above; all data on it is lost
     #[arg(long)]
     pub force: bool,
+}
+
+impl GeometryArgs {
+    /// Whether anything is said of the geometry.
+    pub fn is_given(&self) -> bool {
+        let numbers = [self.pages_per_segment, self.page_bytes, self.spare_bytes];
+        self.device.is_some() || self.size.is_some() || self.nor || numbers.iter().any(Option::is_some)
+    }
 }
 
 /// Format a file as a flash device that holds a disk.
 #[derive(Clone, Debug, Args)]
 pub struct FormatArgs {
-    /// The flash image; it is created
+    /// The flash image; it is created, and has its name when it is complete
     pub image: PathBuf,
     #[command(flatten)]
     pub flash: GeometryArgs,
@@ -121,6 +129,8 @@ pub struct ServeArgs {
     /// Record the requests to the default export as a trace that `margay replay` reads (.mgt)
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: ForceArg,
     /// Offer TLS, with server-cert.pem and server-key.pem from this folder
     #[arg(long, value_name = "FOLDER")]
     pub tls: Option<PathBuf>,

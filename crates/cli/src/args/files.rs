@@ -1,6 +1,6 @@
 //! `margay fs` and `margay mount`.
 
-use super::GeometryArgs;
+use super::{ForceArg, GeometryArgs, RepairArgs};
 use clap::{Args, Subcommand};
 use margay_fs::AllocatorSpec;
 use margay_policy::{LevelingSpec, SelectionSpec};
@@ -59,7 +59,7 @@ pub struct MountArgs {
 pub enum FsCommand {
     /// Format a file as a flash device that holds a file system; `margay mount` is the next step
     Format {
-        /// The flash image; it is created
+        /// The flash image; it is created, and has its name when it is complete
         image: PathBuf,
         #[command(flatten)]
         flash: Box<GeometryArgs>,
@@ -82,8 +82,13 @@ pub enum FsCommand {
         /// List everything below it too
         #[arg(long, short = 'R')]
         recursive: bool,
+        /// Print names byte by byte as they are; without this, control characters, invisible characters, bytes that are no
+        /// UTF-8 and backslashes are escaped (\x1b, \u{202e}, \n, \\)
+        #[arg(long)]
+        raw: bool,
     },
-    /// Copy a file out of the image, to a file or to standard output
+    /// Copy a file out of the image, to a file or to standard output. If a part of it cannot be read, the target stays as it
+    /// was, and the message says which bytes
     Get {
         /// The flash image
         image: PathBuf,
@@ -91,8 +96,11 @@ pub enum FsCommand {
         path: String,
         /// The file to write [default: standard output]
         to: Option<PathBuf>,
+        #[command(flatten)]
+        force: ForceArg,
     },
-    /// Copy a file, or a directory with everything in it, into the image
+    /// Copy a file, or a directory with everything in it, into the image. A file that has the name already is replaced when
+    /// all of its successor is on flash, so there has to be room for both
     Put {
         /// The flash image
         image: PathBuf,
@@ -128,10 +136,13 @@ pub enum FsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Read everything that is in use and check it; nothing is repaired. The exit code is 1 if anything is wrong
+    /// Read everything that is in use and check it. The exit code is 1 if anything is wrong; nothing is changed, unless a
+    /// repair is asked for
     Check {
         /// The flash image
         image: PathBuf,
+        #[command(flatten)]
+        repair: RepairArgs,
     },
     /// Clean every segment that has an invalid page, and compare the cost with the estimate of the model
     Clean {

@@ -4,6 +4,7 @@ mod disk;
 mod experiment;
 mod files;
 mod paging;
+mod repair;
 mod reproduce;
 mod run;
 mod trace;
@@ -12,12 +13,14 @@ pub use disk::{FormatArgs, GeometryArgs, ServeArgs, exported_pages};
 
 pub use files::{FsCommand, FsPolicyArgs, MountArgs};
 pub use paging::{VmCommand, VmReplayArgs, VmRunArgs};
+pub use repair::RepairArgs;
 pub use reproduce::ReproduceCommand;
 pub use run::{CompareArgs, GenerateArgs, ReplayArgs};
 pub use trace::TraceCommand;
 
 use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use margay_trace::Existing;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -59,11 +62,13 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Recompute the state of a disk from every segment and compare it with the checkpoint; nothing is repaired.
-    /// The exit code is 1 if anything is wrong
+    /// Recompute the state of a disk from every segment, compare it with the checkpoint, and read every page. The exit
+    /// code is 1 if anything is wrong; nothing is changed, unless a repair is asked for
     Check {
         /// The flash image, made by `margay format`
         image: PathBuf,
+        #[command(flatten)]
+        repair: RepairArgs,
     },
     /// Print what is on flash: one line for each segment, or one for each page of a segment
     Dump {
@@ -113,6 +118,8 @@ pub enum Command {
     Man {
         /// The folder for the pages; it is created
         folder: PathBuf,
+        #[command(flatten)]
+        force: ForceArg,
     },
 }
 
@@ -144,6 +151,21 @@ pub enum OutputFormat {
     Parquet,
 }
 
+/// Whether files that exist are replaced.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct ForceArg {
+    /// Replace a file that exists already; without this, nothing is overwritten
+    #[arg(long)]
+    force: bool,
+}
+
+impl ForceArg {
+    /// What is done with a file that exists.
+    pub fn existing(self) -> Existing {
+        if self.force { Existing::Replace } else { Existing::Refuse }
+    }
+}
+
 /// Where results go.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArgs {
@@ -156,6 +178,8 @@ pub struct OutputArgs {
     /// Also draw a plot, to a file that ends in .svg or .png
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: ForceArg,
     /// Show no progress bars
     #[arg(long, short = 'q')]
     pub quiet: bool,

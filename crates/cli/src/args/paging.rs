@@ -1,6 +1,6 @@
 //! `margay vm`.
 
-use super::{OutputFormat, bytes};
+use super::{ForceArg, OutputFormat, bytes};
 use crate::failure::Failure;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
@@ -25,12 +25,18 @@ pub struct VmRunArgs {
     /// How much of the heap is kept in RAM
     #[arg(long, default_value = "16M", value_name = "SIZE")]
     pub ram: String,
-    /// Maximum size of the heap; the image takes that much and a little more
+    /// Maximum size of the heap; a file on disk takes that much and a little more while the program runs
     #[arg(long, default_value = "1G")]
     pub memory: String,
-    /// The flash image: it is overwritten, and is of no use afterwards
-    #[arg(long, default_value = "swap.img")]
-    pub store: PathBuf,
+    /// The file for the heap, which only its owner can read; it is removed, unless --keep is given [default: a file without a
+    /// name in $TMPDIR or /var/tmp]
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+    /// Keep the file for the heap: a flash image with what the program had in memory
+    #[arg(long, requires = "store")]
+    pub keep: bool,
+    #[command(flatten)]
+    pub force: ForceArg,
     /// Number of log blocks
     #[arg(long, default_value_t = 32)]
     pub log_blocks: u32,
@@ -117,6 +123,8 @@ pub struct VmReplayArgs {
     /// Write the result to this file instead of standard output
     #[arg(long, short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: ForceArg,
     /// Show no progress bar
     #[arg(long, short = 'q')]
     pub quiet: bool,

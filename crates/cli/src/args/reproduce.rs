@@ -1,5 +1,6 @@
 //! `margay reproduce`.
 
+use super::ForceArg;
 use clap::Subcommand;
 use std::path::PathBuf;
 
@@ -19,6 +20,8 @@ pub enum ReproduceCommand {
         /// Run only the tables with published bounds, not the figures
         #[arg(long)]
         tables_only: bool,
+        #[command(flatten)]
+        force: ForceArg,
         /// Show no progress bars
         #[arg(long, short = 'q')]
         quiet: bool,
@@ -34,6 +37,8 @@ pub enum ReproduceCommand {
         /// Run only what has published numbers
         #[arg(long)]
         tables_only: bool,
+        #[command(flatten)]
+        force: ForceArg,
         /// Show no progress bars
         #[arg(long, short = 'q')]
         quiet: bool,
@@ -52,6 +57,8 @@ pub enum ReproduceCommand {
         /// Run only the comparison of the schemes, not the sweeps of parameters
         #[arg(long)]
         tables_only: bool,
+        #[command(flatten)]
+        force: ForceArg,
         /// Show no progress bars
         #[arg(long, short = 'q')]
         quiet: bool,

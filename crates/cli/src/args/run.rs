@@ -1,7 +1,7 @@
 //! `margay replay`, `compare` and `generate`, and the experiment that their options describe.
 
 use super::experiment::{Addresses, SetupArgs};
-use super::{OutputArgs, bytes};
+use super::{ForceArg, OutputArgs, bytes};
 use crate::failure::Failure;
 use clap::Args;
 use margay_lab::{AddressChoice, Capacity, Experiment, Limit, Source, TraceSource};
@@ -50,6 +50,8 @@ pub struct GenerateArgs {
     pub workload: String,
     /// The trace file to write
     pub to: PathBuf,
+    #[command(flatten)]
+    pub force: ForceArg,
     #[arg(long, default_value = "mgt", help = format!("Format of the trace: one of {}", Format::writable_names()))]
     pub format: String,
     /// Number of pages in the address space

@@ -1,5 +1,6 @@
 //! `margay trace`, and how commands read traces.
 
+use super::ForceArg;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use margay_trace::{BadLines, CsvLayout, Format, OpenOptions};
@@ -75,13 +76,21 @@ pub enum TraceCommand {
         )]
         to_format: String,
         #[command(flatten)]
+        force: ForceArg,
+        #[command(flatten)]
         reading: ReadingArgs,
     },
     /// Run a program under Valgrind and record the pages that it touches, as a trace (VMT1) for `margay vm replay`
+    ///
+    /// The trace gets its name when the program has ended by itself, or when there are enough records. If the program is
+    /// stopped before, by ctrl-C or any other signal, what was recorded until then is in a file whose name ends in
+    /// .partial, and the exit code is not 0.
     Capture {
         /// The trace to write; it is compressed if its name ends in .zst
         #[arg(long, short = 'o', default_value = "capture.vmt.zst", value_name = "FILE")]
         output: PathBuf,
+        #[command(flatten)]
+        force: ForceArg,
         /// Page size in bytes: 2048 or 4096
         #[arg(long, default_value_t = 2048, value_name = "BYTES")]
         page_bytes: u32,

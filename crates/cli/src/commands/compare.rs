@@ -1,5 +1,5 @@
 use super::progress::Bars;
-use crate::args::{CompareArgs, OutputFormat};
+use crate::args::CompareArgs;
 use crate::failure::Failure;
 use crate::output::{self, plot, report};
 use margay_lab::{Experiment, Outcome};
@@ -14,7 +14,7 @@ fn specs<K: PolicyKind>(asked: &[String]) -> Result<Vec<Spec<K>>, Failure> {
 }
 
 pub fn run(args: CompareArgs) -> Result<(), Failure> {
-    output::check_plot(args.output.plot.as_deref())?;
+    output::check(&args.output)?;
     let selections: Vec<SelectionSpec> = specs(&args.selection)?;
     let placements: Vec<PlacementSpec> = specs(&args.placement)?;
     let base = args.setup.experiment()?;
@@ -36,12 +36,9 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     let results = margay_lab::compare::compare(&experiments, &bars);
     bars.finish();
     let outcomes: Vec<Outcome> = results?.into_iter().collect::<Result<_, _>>()?;
-    match args.output.format {
-        OutputFormat::Table => output::write_text(args.output.output.as_deref(), &report::comparison(&outcomes))?,
-        format => output::write_outcomes(args.output.output.as_deref(), format, &outcomes)?,
-    }
+    output::write_outcomes(&args.output, &outcomes, report::comparison)?;
     if let Some(path) = &args.output.plot {
-        plot::comparison(path, &outcomes)?;
+        plot::comparison(path, args.output.force.existing(), &outcomes)?;
     }
     Ok(())
 }

@@ -1,26 +1,27 @@
 //! `margay fs`: work on the file system of an image without mounting it.
 
 use crate::args::FsCommand;
-use crate::args::FsPolicyArgs;
+use crate::args::{FsPolicyArgs, RepairArgs};
+use crate::commands::device::{FILES_MEMORY, Watched};
 use crate::commands::format::on_image;
-use crate::failure::{Failure, of_image, of_volume};
-use crate::output::print_bytes;
+use crate::commands::inspect::{damaged_page, problems};
+use crate::commands::repair::Repaired;
+use crate::commands::{fs_copy as copying, fs_list as listing};
+use crate::failure::{Failure, of_volume};
+use crate::output::{print_bytes, shown};
 use margay_flash::Flash;
-use margay_fs::{Attributes, FsError, Kind, NewObject, ROOT, Time};
+use margay_fs::{Attributes, FsError, Kind, NewObject, ROOT};
 use margay_fuse::{FileSystem, now};
-use margay_media::{DeviceSpec, ImageFlash};
+use margay_media::DeviceSpec;
 use margay_theory::cleaning_cost;
 use margay_volume::{
     AnyFlash, FilesFormatOptions, FilesOpenOptions, Metrics, OpenedFiles, StoreOptions, check_files, format_files,
     open_files,
 };
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-type Files = FileSystem;
+pub(super) type Files = FileSystem;
 
 /// Problems that are logged one by one when a file system is opened.
 const MAX_PROBLEMS: usize = 5;
@@ -41,11 +42,13 @@ pub fn report_problems(opened: &OpenedFiles<AnyFlash>) {
 pub fn run(command: FsCommand) -> Result<(), Failure> {
     match command {
         FsCommand::Format { image, flash, low_water, high_water, policies } => {
-            on_image(&image, &flash, |device| make(&image, device, &policies, low_water, high_water, flash.pair_pages))
+            on_image(&image, &flash, FILES_MEMORY, |device| {
+                make(&image, device, &policies, low_water, high_water, flash.pair_pages)
+            })
         }
-        FsCommand::Ls { image, path, recursive } => list(&image, &path, recursive),
-        FsCommand::Get { image, path, to } => get(&image, &path, to.as_deref()),
-        FsCommand::Put { image, from, path } => put(&image, &from, path),
+        FsCommand::Ls { image, path, recursive, raw } => listing::list(&image, &path, recursive, raw),
+        FsCommand::Get { image, path, to, force } => copying::get(&image, &path, to.as_deref(), force.existing()),
+        FsCommand::Put { image, from, path } => copying::put(&image, &from, path),
         FsCommand::Mkdir { image, path } => changing(&image, |fs| {
             let (parent, name) = parent_of(fs, &image, &path)?;
             fs.create(parent, &name, &NewObject::DIRECTORY).map_err(|error| at(&image, &path, &error)).map(drop)
@@ -53,19 +56,19 @@ pub fn run(command: FsCommand) -> Result<(), Failure> {
         FsCommand::Rm { image, path, recursive } => changing(&image, |fs| remove(fs, &image, &path, recursive)),
         FsCommand::Stat { image, path: Some(path), json } => stat(&image, &path, json),
         FsCommand::Stat { image, path: None, json } => state(&image, json),
-        FsCommand::Check { image } => check_image(&image),
+        FsCommand::Check { image, repair } => check_image(&image, &repair),
         FsCommand::Clean { image } => clean(&image),
         FsCommand::Model { u, i, p, device, segments } => model(u, i, p, &device, segments),
         FsCommand::Bench { benchmark, folder, seed, keep } => super::bench::run(&benchmark, &folder, seed, keep),
     }
 }
 
-fn at(image: &Path, path: &str, error: &FsError) -> Failure {
+pub(super) fn at(image: &Path, path: &str, error: &FsError) -> Failure {
     Failure::Run(format!("{}: {path}: {error}", image.display()))
 }
 
-fn opened(image: &Path, read_only: bool) -> Result<Files, Failure> {
-    let device = ImageFlash::open(image, read_only).map_err(|error| of_image(image, &error))?;
+pub(super) fn opened(image: &Path, read_only: bool) -> Result<Files, Failure> {
+    let (device, _progress) = Watched::open(image, read_only, FILES_MEMORY)?;
     let options = FilesOpenOptions { read_only, ..FilesOpenOptions::default() };
     let opened = open_files(Box::new(device) as AnyFlash, &options).map_err(|error| of_volume(image, &error))?;
     report_problems(&opened);
@@ -75,19 +78,19 @@ fn opened(image: &Path, read_only: bool) -> Result<Files, Failure> {
 }
 
 /// Makes a change to an image. The file system is stopped cleanly even if the change fails.
-fn changing(image: &Path, change: impl FnOnce(&mut Files) -> Result<(), Failure>) -> Result<(), Failure> {
+pub(super) fn changing(image: &Path, change: impl FnOnce(&mut Files) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut fs = opened(image, false)?;
     let changed = change(&mut fs);
     let stopped = fs.stop().map_err(|error| Failure::Run(format!("{}: {error}", image.display())));
     changed.and(stopped.map(drop))
 }
 
-fn resolve(fs: &Files, image: &Path, path: &str) -> Result<Attributes, Failure> {
+pub(super) fn resolve(fs: &Files, image: &Path, path: &str) -> Result<Attributes, Failure> {
     fs.resolve(path.as_bytes()).map_err(|error| at(image, path, &error))
 }
 
 /// The directory that contains a path, and the last name of the path.
-fn parent_of(fs: &Files, image: &Path, path: &str) -> Result<(u32, Vec<u8>), Failure> {
+pub(super) fn parent_of(fs: &Files, image: &Path, path: &str) -> Result<(u32, Vec<u8>), Failure> {
     let path = path.trim_end_matches('/');
     let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
     Ok((resolve(fs, image, parent)?.object, name.as_bytes().to_vec()))
@@ -95,12 +98,12 @@ fn parent_of(fs: &Files, image: &Path, path: &str) -> Result<(u32, Vec<u8>), Fai
 
 fn make(
     image: &Path,
-    device: ImageFlash,
+    device: Watched,
     policies: &FsPolicyArgs,
     low_water: u32,
     high_water: Option<u32>,
     pair_pages: bool,
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     let geometry = *device.geometry();
     let defaults = FilesFormatOptions::default();
     let store = StoreOptions {
@@ -120,222 +123,16 @@ fn make(
     let place = fs.layout().place.name();
     fs.stop().map_err(|error| Failure::Run(format!("{}: {error}", image.display())))?;
     let bytes = room.pages * u64::from(room.page_bytes);
-    println!(
-        "{}: {} segments of {} pages of {} bytes; a file system with room for {bytes} bytes ({:.1} % of the flash); selection {}, allocator {}; page tags in the {place}",
-        image.display(),
+    let image = image.display();
+    Ok(format!(
+        "{image}: {} segments of {} pages of {} bytes; a file system with room for {bytes} bytes ({:.1} % of the flash); selection {}, allocator {}; page tags in the {place}\nnext: margay mount {image} DIRECTORY",
         geometry.segments(),
         geometry.pages_per_segment(),
         geometry.page_bytes(),
         100.0 * bytes as f64 / geometry.bytes() as f64,
         options.store.selection,
         options.allocator,
-    );
-    println!("next: margay mount {} DIRECTORY", image.display());
-    Ok(())
-}
-
-fn kind_letter(kind: Kind) -> char {
-    match kind {
-        Kind::File => '-',
-        Kind::Directory => 'd',
-        Kind::Symlink => 'l',
-        Kind::Fifo => 'p',
-        Kind::Socket => 's',
-        Kind::CharDevice => 'c',
-        Kind::BlockDevice => 'b',
-    }
-}
-
-fn mode_text(attributes: &Attributes) -> String {
-    let mut text = String::from(kind_letter(attributes.kind));
-    for shift in [6, 3, 0] {
-        let bits = attributes.mode >> shift & 7;
-        let special = attributes.mode >> (9 + shift / 3) & 1 == 1;
-        text.push(if bits & 4 != 0 { 'r' } else { '-' });
-        text.push(if bits & 2 != 0 { 'w' } else { '-' });
-        let (with, without) = if shift == 0 { ('t', 'T') } else { ('s', 'S') };
-        text.push(match (bits & 1 != 0, special) {
-            (true, true) => with,
-            (false, true) => without,
-            (true, false) => 'x',
-            (false, false) => '-',
-        });
-    }
-    text
-}
-
-/// Seconds since 1970 as a date in UTC.
-fn date(time: Time) -> String {
-    let (days, secs) = (time.secs.div_euclid(86400), time.secs.rem_euclid(86400));
-    // Days to a civil date, by eras of 400 years that start on the first of March.
-    let shifted = days + 719_468;
-    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_index = (5 * day_of_year + 2) / 153;
-    let (day, month) = (day_of_year - (153 * month_index + 2) / 5 + 1, (month_index + 2) % 12 + 1);
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", secs / 3600, secs / 60 % 60)
-}
-
-fn line(fs: &Files, name: &str, attributes: &Attributes) -> String {
-    let target = match fs.read_link(attributes.object) {
-        Ok(target) => format!(" -> {}", String::from_utf8_lossy(target)),
-        Err(_) => String::new(),
-    };
-    format!(
-        "{} {:>3} {:>5} {:>5} {:>12} {} {name}{target}\n",
-        mode_text(attributes),
-        attributes.links,
-        attributes.uid,
-        attributes.gid,
-        attributes.size,
-        date(attributes.mtime),
-    )
-}
-
-fn list(image: &Path, path: &str, recursive: bool) -> Result<(), Failure> {
-    let fs = opened(image, true)?;
-    let attributes = resolve(&fs, image, path)?;
-    let mut text = String::new();
-    if attributes.kind != Kind::Directory {
-        text += &line(&fs, path, &attributes);
-        return print_bytes(text.as_bytes());
-    }
-    let mut folders = vec![(String::new(), attributes.object)];
-    while let Some((prefix, object)) = folders.pop() {
-        let names = fs.list(object).map_err(|error| at(image, path, &error))?;
-        let mut below = Vec::new();
-        for (name, attributes) in names {
-            let name = format!("{prefix}{}", String::from_utf8_lossy(&name));
-            text += &line(&fs, &name, &attributes);
-            if recursive && attributes.kind == Kind::Directory {
-                below.push((format!("{name}/"), attributes.object));
-            }
-        }
-        folders.extend(below.into_iter().rev());
-    }
-    print_bytes(text.as_bytes())
-}
-
-/// Size of the buffer for copies, in bytes.
-const COPY_BYTES: usize = 1 << 20;
-
-fn get(image: &Path, path: &str, to: Option<&Path>) -> Result<(), Failure> {
-    let mut fs = opened(image, true)?;
-    let attributes = resolve(&fs, image, path)?;
-    let name = to.map_or("standard output".to_string(), |to| to.display().to_string());
-    let mut out: Box<dyn Write> = match to {
-        Some(to) => Box::new(std::fs::File::create(to).map_err(|error| Failure::write(&name, error))?),
-        None => Box::new(std::io::stdout().lock()),
-    };
-    let (mut buffer, mut offset) = (vec![0; COPY_BYTES], 0);
-    loop {
-        let len = fs.read(attributes.object, offset, &mut buffer).map_err(|error| at(image, path, &error))?;
-        if len == 0 {
-            return out.flush().map_err(|error| Failure::write(&name, error));
-        }
-        match out.write_all(&buffer[..len]) {
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Err(Failure::ClosedPipe),
-            result => result.map_err(|error| Failure::write(&name, error))?,
-        }
-        offset += len as u64;
-    }
-}
-
-fn put(image: &Path, from: &Path, path: Option<String>) -> Result<(), Failure> {
-    let name = from.file_name().map(|name| name.to_string_lossy().into_owned());
-    let path = match (path, name) {
-        (Some(path), _) => path,
-        (None, Some(name)) => name,
-        (None, None) => {
-            return Err(Failure::Usage(format!(
-                "{}: this path has no name; give the path in the image as the third argument",
-                from.display()
-            )));
-        }
-    };
-    changing(image, |fs| {
-        let (parent, name) = parent_of(fs, image, &path)?;
-        let (parent, name) = match fs.resolve(path.as_bytes()) {
-            // An existing directory receives the file.
-            Ok(found) if found.kind == Kind::Directory && from.is_file() => {
-                (found.object, from.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or(name))
-            }
-            _ => (parent, name),
-        };
-        put_one(fs, image, from, parent, &name)
-    })
-}
-
-fn put_one(fs: &mut Files, image: &Path, from: &Path, parent: u32, name: &[u8]) -> Result<(), Failure> {
-    let read = |error: std::io::Error| Failure::Input(format!("{}: {error}", from.display()));
-    let shown = from.display().to_string();
-    let meta = std::fs::symlink_metadata(from).map_err(read)?;
-    let kind = match meta.file_type() {
-        kind if kind.is_dir() => Kind::Directory,
-        kind if kind.is_symlink() => Kind::Symlink,
-        kind if kind.is_fifo() => Kind::Fifo,
-        kind if kind.is_file() => Kind::File,
-        _ => {
-            eprintln!("{shown}: skipped, because it is a device or a socket");
-            return Ok(());
-        }
-    };
-    let target = if kind == Kind::Symlink { std::fs::read_link(from).map_err(read)? } else { PathBuf::new() };
-    let new = NewObject {
-        kind,
-        mode: (meta.permissions().mode() & 0o7777) as u16,
-        uid: meta.uid(),
-        gid: meta.gid(),
-        rdev: 0,
-        target: target.as_os_str().as_bytes(),
-    };
-    let failed = |error: FsError| at(image, &shown, &error);
-    let object = match fs.create(parent, name, &new) {
-        Ok(attributes) => attributes.object,
-        // A file replaces an existing one; files are added to an existing directory.
-        Err(FsError::Exists) => {
-            let there = fs.lookup(parent, name).map_err(failed)?;
-            if there.kind != kind {
-                return Err(failed(FsError::Exists));
-            }
-            if kind == Kind::File {
-                fs.truncate(there.object, 0).map_err(failed)?;
-            }
-            there.object
-        }
-        Err(error) => return Err(failed(error)),
-    };
-    match kind {
-        Kind::File => {
-            let mut file = std::fs::File::open(from).map_err(read)?;
-            let (mut buffer, mut offset) = (vec![0; COPY_BYTES], 0);
-            loop {
-                let len = file.read(&mut buffer).map_err(read)?;
-                if len == 0 {
-                    break;
-                }
-                let mut done = 0;
-                while done < len {
-                    done += fs.write(object, offset + done as u64, &buffer[done..len]).map_err(failed)?;
-                }
-                offset += len as u64;
-            }
-            fs.close(object).map_err(failed)?;
-        }
-        Kind::Directory => {
-            let mut entries: Vec<_> = std::fs::read_dir(from).map_err(read)?.collect::<Result<_, _>>().map_err(read)?;
-            entries.sort_by_key(std::fs::DirEntry::file_name);
-            for entry in entries {
-                put_one(fs, image, &entry.path(), object, entry.file_name().as_bytes())?;
-            }
-        }
-        _ => {}
-    }
-    let mtime = Time { secs: meta.mtime(), nanos: meta.mtime_nsec() as u32 };
-    let change = margay_fs::Change { atime: Some(mtime), mtime: Some(mtime), ..margay_fs::Change::default() };
-    fs.change(object, &change).map_err(failed).map(drop)
+    ))
 }
 
 fn remove(fs: &mut Files, image: &Path, path: &str, recursive: bool) -> Result<(), Failure> {
@@ -363,11 +160,8 @@ fn remove_one(fs: &mut Files, parent: u32, name: &[u8], recursive: bool) -> Resu
 fn stat(image: &Path, path: &str, json: bool) -> Result<(), Failure> {
     let fs = opened(image, true)?;
     let a = resolve(&fs, image, path)?;
-    let extended: Vec<String> = fs
-        .list_attributes(a.object)
-        .map_err(|error| at(image, path, &error))?
-        .map(|name| String::from_utf8_lossy(name).into_owned())
-        .collect();
+    let extended: Vec<String> =
+        fs.list_attributes(a.object).map_err(|error| at(image, path, &error))?.map(shown).collect();
     if json {
         let value = serde_json::json!({
             "object": a.object, "kind": format!("{:?}", a.kind).to_lowercase(), "mode": format!("{:o}", a.mode),
@@ -376,7 +170,7 @@ fn stat(image: &Path, path: &str, json: bool) -> Result<(), Failure> {
         });
         return print_bytes(format!("{value:#}\n").as_bytes());
     }
-    let mut text = line(&fs, path, &a);
+    let mut text = listing::line(&fs, path, &a);
     let _ = writeln!(text, "object {}, {} pages of {} bytes", a.object, a.pages, fs.room().page_bytes);
     if let Some(class) = fs.class_of_file(a.object) {
         let _ = writeln!(text, "class {class}");
@@ -448,9 +242,11 @@ retired segments     {}
     print_bytes(text.as_bytes())
 }
 
-fn check_image(image: &Path) -> Result<(), Failure> {
-    let device = ImageFlash::open(image, true).map_err(|error| of_image(image, &error))?;
-    let found = check_files(device).map_err(|error| of_volume(image, &error))?;
+fn check_image(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
+    let (mut device, progress) = Watched::open(image, !repair.repair_in_place, FILES_MEMORY)?;
+    let repaired = Repaired::start(image, device.geometry(), repair)?;
+    let found = check_files(&mut device).map_err(|error| of_volume(image, &error))?;
+    drop(progress);
     let how = if found.has_checkpoint { "; the checkpoint agrees" } else { "" };
     println!(
         "{}: {} files, {} directories, {} others, {} additional hard links; {} data pages read, {} reads for the scan of all segments",
@@ -462,16 +258,22 @@ fn check_image(image: &Path) -> Result<(), Failure> {
         found.pages,
         found.scan.reads
     );
-    // One is normal after a power cut.
-    if found.scan.damaged.len() > 1 {
-        println!("{} damaged pages that belong to no object", found.scan.damaged.len());
-    }
-    if found.problems.is_empty() {
-        println!("clean{how}");
-        return Ok(());
-    }
+    found.scan.damaged.iter().for_each(|ppn| println!("{}", damaged_page(*ppn, &found.torn_pages)));
     found.problems.iter().for_each(|problem| println!("{problem}"));
-    Err(Failure::Run(format!("{}: {} problems", image.display(), found.problems.len())))
+    let damaged = found.scan.damaged.len() - found.torn_pages.len();
+    let count = found.problems.len() + damaged;
+    if count == 0 {
+        println!("clean{how}");
+    }
+    match repaired {
+        Some(_) if count == 0 && repair.repair_in_place => {
+            println!("there is nothing to repair");
+            Ok(())
+        }
+        Some(repaired) => repaired.files(image, device),
+        None if count == 0 => Ok(()),
+        None => Err(problems(image, count, "fs check")),
+    }
 }
 
 fn clean(image: &Path) -> Result<(), Failure> {

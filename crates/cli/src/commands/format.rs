@@ -1,34 +1,65 @@
-use crate::args::{FormatArgs, bytes};
-use crate::args::{GeometryArgs, exported_pages};
+use super::device::{DISK_MEMORY, Watched, check_memory, size};
+use crate::args::{FormatArgs, GeometryArgs, bytes, exported_pages};
 use crate::failure::{Failure, of_image, of_volume};
 use margay_flash::{Flash, Geometry};
 use margay_media::{DeviceSpec, ImageFlash};
+use margay_trace::{Existing, NewFile};
 use margay_volume::{FormatOptions, StoreOptions, Volume};
 use std::path::Path;
 
 pub fn run(args: &FormatArgs) -> Result<(), Failure> {
-    on_image(&args.image, &args.flash, |device| format(args, device))
+    on_image(&args.image, &args.flash, DISK_MEMORY, |device| format(args, device))
 }
 
-/// Formats a new image, or with `--force` an existing one. An image that was created but could not be formatted is removed.
+/// Formats a new image, or with `--force` puts a new one in the place of an existing one. The image has its name only when
+/// `format` is done, so that one whose formatting was interrupted is never opened. Prints what `format` says of it.
 pub fn on_image(
     image: &Path,
     flash: &GeometryArgs,
-    format: impl FnOnce(ImageFlash) -> Result<(), Failure>,
+    bytes_per_page: u64,
+    format: impl FnOnce(Watched) -> Result<String, Failure>,
 ) -> Result<(), Failure> {
-    let exists = image.exists();
+    let exists = image.symlink_metadata().is_ok();
     if exists && !flash.force {
         let problem = "exists already; with --force a flash image is formatted again, and all data on it is lost";
         return Err(Failure::Usage(format!("{}: {problem}", image.display())));
     }
-    // Opening fails for a file that is no flash image, so that none is ever overwritten.
-    let device = if exists { ImageFlash::open(image, false) } else { ImageFlash::create(image, geometry(flash)?) };
-    let result = format(device.map_err(|error| of_image(image, &error))?);
-    if result.is_err() && !exists {
-        // Best effort: the error to report is why formatting failed.
-        let _ = std::fs::remove_file(image);
+    let failed = |error: &std::io::Error| Failure::new_file(image, error);
+    let (geometry, existing) = if exists {
+        // Opening fails for a file that is no flash image, so that none is ever overwritten.
+        let old = ImageFlash::open(image, false).map_err(|error| of_image(image, &error))?;
+        (if flash.is_given() { geometry(flash)? } else { *old.geometry() }, Existing::Replace)
+    } else {
+        (geometry(flash)?, Existing::Refuse)
+    };
+    check_memory(image, &geometry, bytes_per_page)?;
+    let new = NewFile::create(image, existing).map_err(|error| failed(&error))?;
+    check_room(image, &new, &geometry)?;
+    let file = new.as_file().try_clone().map_err(|error| failed(&error))?;
+    // It is durable when it gets its name.
+    let device = ImageFlash::create_in(file, geometry).map_err(|error| of_image(image, &error))?.without_sync();
+    let (device, progress) = Watched::new(device, format!("formatting {}", image.display()));
+    let text = format(device)?;
+    new.commit().map_err(|error| failed(&error))?;
+    drop(progress);
+    println!("{text}");
+    Ok(())
+}
+
+/// Formatting writes every byte of an image, so that a disk that is too full is known before anything relies on it.
+pub fn check_room(image: &Path, new: &NewFile, geometry: &Geometry) -> Result<(), Failure> {
+    let needed = ImageFlash::file_bytes(geometry);
+    let Ok(free) = new.free_bytes() else { return Ok(()) };
+    if needed <= free {
+        return Ok(());
     }
-    result
+    let advice = if new.replaces() { "; the old image keeps its room until the new one is complete" } else { "" };
+    Err(Failure::Run(format!(
+        "{}: the image takes {} ({needed} bytes), and the disk that it is to be on has {} free{advice}",
+        image.display(),
+        size(needed),
+        size(free)
+    )))
 }
 
 fn geometry(args: &GeometryArgs) -> Result<Geometry, Failure> {
@@ -50,7 +81,7 @@ fn geometry(args: &GeometryArgs) -> Result<Geometry, Failure> {
     Ok(if args.nor { geometry.byte_programmable() } else { geometry.with_spare(args.spare_bytes.unwrap_or(256)) })
 }
 
-fn format(args: &FormatArgs, device: ImageFlash) -> Result<(), Failure> {
+fn format(args: &FormatArgs, device: Watched) -> Result<String, Failure> {
     let geometry = *device.geometry();
     let defaults = FormatOptions::default();
     let policies = &args.policies;
@@ -73,16 +104,14 @@ fn format(args: &FormatArgs, device: ImageFlash) -> Result<(), Failure> {
     let volume = Volume::format(device, &options).map_err(|error| of_volume(&args.image, &error))?;
     let (capacity, place) = (volume.capacity_bytes(), volume.status().layout.place.name());
     volume.stop().map_err(|error| of_volume(&args.image, &error))?;
-    println!(
-        "{}: {} segments of {} pages of {} bytes; a disk of {capacity} bytes ({:.1} % of the flash); selection {}, placement {}; page tags in the {place}",
-        args.image.display(),
+    let image = args.image.display();
+    Ok(format!(
+        "{image}: {} segments of {} pages of {} bytes; a disk of {capacity} bytes ({:.1} % of the flash); selection {}, placement {}; page tags in the {place}\nnext: margay serve {image}",
         geometry.segments(),
         geometry.pages_per_segment(),
         geometry.page_bytes(),
         100.0 * capacity as f64 / geometry.bytes() as f64,
         options.store.selection,
         options.placement,
-    );
-    println!("next: margay serve {}", args.image.display());
-    Ok(())
+    ))
 }

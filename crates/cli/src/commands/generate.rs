@@ -11,7 +11,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let format: Format = args.format.parse()?;
     let page_bytes = u64::from(args.page_bytes);
     let mut workload = Workload::new(&spec, args.pages, args.seed)?;
-    let mut writer = TraceWriter::create(&args.to, format)?;
+    let mut writer = TraceWriter::create_with(&args.to, format, args.force.existing())?;
     let (mut batch, mut requests) = (Vec::new(), 0u64);
     while workload.next_batch(&mut batch, 4096) > 0 {
         for op in &batch {

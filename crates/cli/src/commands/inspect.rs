@@ -1,17 +1,19 @@
 //! `margay info`, `check` and `dump`, which open an image read-only.
 
-use crate::failure::{Failure, of_image, of_volume};
+use super::device::{DISK_MEMORY, Progress, Watched};
+use super::repair::Repaired;
+use crate::args::RepairArgs;
+use crate::failure::{Failure, of_volume};
 use crate::output::print_bytes;
 use comfy_table::Table;
-use margay_flash::SegmentId;
-use margay_media::ImageFlash;
+use margay_flash::{Flash, Ppn, SegmentId};
 use margay_policy::{Segments, State};
 use margay_volume::{OpenOptions, Volume, check as check_volume, dump_segment, find};
 use std::fmt::Write as _;
 use std::path::Path;
 
-fn device(image: &Path) -> Result<ImageFlash, Failure> {
-    ImageFlash::open(image, true).map_err(|error| of_image(image, &error))
+fn device(image: &Path) -> Result<(Watched, Progress), Failure> {
+    Watched::open(image, true, DISK_MEMORY)
 }
 
 /// Number of bars in the histogram of erase counts.
@@ -19,7 +21,9 @@ const BARS: u32 = 8;
 
 pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let volume = Volume::open(device(image)?, &options).map_err(|error| of_volume(image, &error))?;
+    let (device, progress) = device(image)?;
+    let volume = Volume::open(device, &options).map_err(|error| of_volume(image, &error))?;
+    drop(progress);
     let (status, report) = (volume.status(), volume.mount_report());
     let (superblock, segments) = (status.superblock, status.segments);
     let geometry = superblock.geometry;
@@ -133,12 +137,15 @@ fn wear(segments: &Segments) -> String {
     text
 }
 
-pub fn check(image: &Path) -> Result<(), Failure> {
-    let report = check_volume(device(image)?).map_err(|error| of_volume(image, &error))?;
+pub fn check(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
+    let (mut device, progress) = Watched::open(image, !repair.repair_in_place, DISK_MEMORY)?;
+    let repaired = Repaired::start(image, device.geometry(), repair)?;
+    let report = check_volume(&mut device).map_err(|error| of_volume(image, &error))?;
+    drop(progress);
     println!("all segments scanned: {} reads, {} pages hold data", report.scan.reads, report.mapped_pages);
     println!("clean stop: {}", if report.has_checkpoint { "yes, with a checkpoint" } else { "no" });
     for ppn in &report.scan.damaged {
-        println!("damaged page {ppn}: it was programmed, but its tag and data fail their checks");
+        println!("{}", damaged_page(*ppn, &report.torn_pages));
     }
     for lpn in &report.differing_pages {
         println!("page {lpn} of the disk: the checkpoint and the segments disagree about its location");
@@ -154,13 +161,43 @@ pub fn check(image: &Path) -> Result<(), Failure> {
     }
     if report.is_clean() {
         println!("clean");
-        return Ok(());
     }
-    Err(Failure::Run(format!("{}: the check found problems (see above); nothing was changed", image.display())))
+    match repaired {
+        Some(_) if report.is_clean() && repair.repair_in_place => {
+            println!("there is nothing to repair");
+            Ok(())
+        }
+        Some(repaired) => {
+            let page_bytes = find(&mut device).map_err(|error| of_volume(image, &error))?.geometry.page_bytes();
+            repaired.disk(image, device, &report, page_bytes.into())
+        }
+        None if report.is_clean() => Ok(()),
+        None => Err(problems(image, report.problems(), "check")),
+    }
+}
+
+/// What is said of a page that was programmed and cannot be read.
+pub fn damaged_page(ppn: Ppn, torn: &[Ppn]) -> String {
+    let what = "it was programmed, but its tag and data fail their checks";
+    if torn.contains(&ppn) {
+        format!(
+            "torn page {ppn}: the last one of its segment: {what}; a power cut while it is programmed does this, and then nothing flushed was on it"
+        )
+    } else {
+        format!("damaged page {ppn}: {what}; what it held is lost")
+    }
+}
+
+/// The failure of a check that found something.
+pub fn problems(image: &Path, count: usize, command: &str) -> Failure {
+    let (image, s) = (image.display(), if count == 1 { "" } else { "s" });
+    Failure::Run(format!(
+        "{image}: {count} problem{s} (see above); nothing was changed; `margay {command} {image} --repair OUT` copies what can be read"
+    ))
 }
 
 pub fn dump(image: &Path, segment: Option<u32>) -> Result<(), Failure> {
-    let mut device = device(image)?;
+    let (mut device, _progress) = device(image)?;
     let superblock = find(&mut device).map_err(|error| of_volume(image, &error))?;
     let segments = superblock.geometry.segments();
     let mut table = Table::new();

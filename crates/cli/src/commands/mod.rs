@@ -1,13 +1,17 @@
 mod bench;
 mod compare;
+mod device;
 mod files;
 mod format;
+mod fs_copy;
+mod fs_list;
 mod generate;
 mod inspect;
 mod model;
 mod mount;
 mod policies;
 mod progress;
+mod repair;
 mod replay;
 mod reproduce;
 mod serve;
@@ -17,7 +21,10 @@ mod vm_run;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
+use crate::output::{check_new, write_file};
 use clap::CommandFactory;
+use margay_trace::Existing;
+use std::path::Path;
 
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
@@ -26,7 +33,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Mount(args) => mount::run(&args),
         Command::Fs(command) => files::run(command),
         Command::Info { image, json } => inspect::info(&image, json),
-        Command::Check { image } => inspect::check(&image),
+        Command::Check { image, repair } => inspect::check(&image, &repair),
         Command::Dump { image, segment } => inspect::dump(&image, segment),
         Command::Replay(args) => replay::run(args),
         Command::Compare(args) => compare::run(args),
@@ -41,10 +48,21 @@ pub fn run(command: Command) -> Result<(), Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "margay", &mut text);
             crate::output::print_bytes(&text)
         }
-        Command::Man { folder } => {
-            std::fs::create_dir_all(&folder).map_err(|error| Failure::write(&folder.display().to_string(), error))?;
-            clap_mangen::generate_to(Cli::command(), &folder)
-                .map_err(|error| Failure::write(&folder.display().to_string(), error))
-        }
+        Command::Man { folder, force } => manual(&folder, force.existing()),
     }
+}
+
+/// Writes the manual pages to a folder.
+fn manual(folder: &Path, existing: Existing) -> Result<(), Failure> {
+    let made = tempfile::tempdir()?;
+    clap_mangen::generate_to(Cli::command(), made.path())?;
+    let mut pages = std::fs::read_dir(made.path())?.collect::<Result<Vec<_>, _>>()?;
+    pages.sort_by_key(std::fs::DirEntry::file_name);
+    for page in &pages {
+        check_new(Some(&folder.join(page.file_name())), existing)?;
+    }
+    for page in &pages {
+        write_file(&folder.join(page.file_name()), &std::fs::read(page.path())?, existing)?;
+    }
+    Ok(())
 }

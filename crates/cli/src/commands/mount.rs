@@ -1,15 +1,24 @@
 use crate::args::MountArgs;
+use crate::commands::device::{FILES_MEMORY, Watched};
 use crate::commands::files::report_problems;
 use crate::failure::{Failure, of_image, of_mount, of_volume};
 use margay_fuse::{MountOptions, mount};
 use margay_media::ImageFlash;
 use margay_volume::{AnyFlash, FilesOpenOptions, open_files};
+use std::path::Path;
+
+/// How files of metrics start.
+const METRICS_START: &[u8] = b"# HELP margay_";
 
 pub fn run(args: &MountArgs) -> Result<(), Failure> {
     let level = if args.verbose { tracing::Level::INFO } else { tracing::Level::WARN };
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).init();
+    if let Some(path) = &args.metrics {
+        check_metrics(path)?;
+    }
     let device = ImageFlash::open(&args.image, args.read_only).map_err(|error| of_image(&args.image, &error))?;
     let device = if args.no_sync { device.without_sync() } else { device };
+    let (device, progress) = Watched::checked(&args.image, device, FILES_MEMORY)?;
     let policies = &args.policies;
     let options = FilesOpenOptions {
         read_only: args.read_only,
@@ -20,6 +29,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         accept_losses: args.accept_losses,
     };
     let opened = open_files(Box::new(device) as AnyFlash, &options).map_err(|error| of_volume(&args.image, &error))?;
+    drop(progress);
     report_problems(&opened);
     let fs = opened.files;
     let report = fs.mount_report();
@@ -45,4 +55,15 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
     };
     eprintln!("unmounted cleanly{how}");
     Ok(())
+}
+
+/// Refuses to write metrics over a file that holds something else.
+fn check_metrics(path: &Path) -> Result<(), Failure> {
+    match std::fs::read(path) {
+        Ok(bytes) if !bytes.is_empty() && !bytes.starts_with(METRICS_START) => {
+            let problem = "exists already and holds no metrics of margay; name another file, or remove it";
+            Err(Failure::Usage(format!("--metrics {}: {problem}", path.display())))
+        }
+        _ => Ok(()),
+    }
 }

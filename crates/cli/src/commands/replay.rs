@@ -1,11 +1,11 @@
 use super::progress;
-use crate::args::{OutputFormat, ReplayArgs};
+use crate::args::ReplayArgs;
 use crate::failure::Failure;
 use crate::output::{self, plot, report};
 use std::sync::atomic::Ordering;
 
 pub fn run(args: ReplayArgs) -> Result<(), Failure> {
-    output::check_plot(args.output.plot.as_deref())?;
+    output::check(&args.output)?;
     let mut experiment = args.setup.experiment()?;
     experiment.selection = args.selection.parse()?;
     experiment.placement = args.placement.parse()?;
@@ -17,12 +17,10 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
     });
     bar.finish_and_clear();
     let outcome = outcome?;
-    match args.output.format {
-        OutputFormat::Table => output::write_text(args.output.output.as_deref(), &report::outcome(&outcome))?,
-        format => output::write_outcomes(args.output.output.as_deref(), format, std::slice::from_ref(&outcome))?,
-    }
+    let outcomes = std::slice::from_ref(&outcome);
+    output::write_outcomes(&args.output, outcomes, |outcomes| outcomes.iter().map(report::outcome).collect())?;
     if let Some(path) = &args.output.plot {
-        plot::replay(path, &outcome)?;
+        plot::replay(path, args.output.force.existing(), &outcome)?;
     }
     Ok(())
 }

@@ -1,14 +1,38 @@
 use super::progress::interrupt_flag;
-use crate::args::{ReproduceCommand, bytes};
+use crate::args::{ForceArg, ReproduceCommand, bytes};
 use crate::failure::Failure;
 use crate::output::plot::{Chart, Curve, charts};
 use crate::output::{records, report, write_file};
 use indicatif::ProgressBar;
 use margay_lab::LabError;
 use margay_lab::reproduce::{Figure, Reproduction, Watcher, fms, lda_gc, moda};
+use margay_trace::Existing;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Where the tables and plots go.
+struct Place<'a> {
+    folder: &'a Path,
+    existing: Existing,
+}
+
+impl<'a> Place<'a> {
+    /// Refuses a folder with something in it: which files a study writes is known only at its end.
+    fn new(folder: &'a Path, force: ForceArg) -> Result<Self, Failure> {
+        let existing = force.existing();
+        let is_empty = std::fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
+        if existing == Existing::Refuse && !is_empty {
+            let problem = "there are files in this folder; with --force those with the names of results are replaced";
+            return Err(Failure::Usage(format!("{}: {problem}", folder.display())));
+        }
+        Ok(Self { folder, existing })
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+        write_file(&self.folder.join(name), bytes, self.existing)
+    }
+}
 
 struct Bar(ProgressBar, Arc<AtomicBool>);
 
@@ -52,17 +76,23 @@ fn find_vm_traces() -> Result<Vec<PathBuf>, Failure> {
 
 pub fn run(command: ReproduceCommand) -> Result<(), Failure> {
     match command {
-        ReproduceCommand::Fms { seeds, folder, hp_trace, tables_only, quiet } => {
+        ReproduceCommand::Fms { seeds, folder, hp_trace, tables_only, force, quiet } => {
             let options = fms::Options { seeds, hp_trace: hp_trace.or_else(find_hp_trace), tables_only };
-            show("The Flash Memory Server study", &format!("{seeds} seeds"), &folder, quiet, |bar| {
-                fms::run(&options, bar)
+            show(
+                "The Flash Memory Server study",
+                &format!("{seeds} seeds"),
+                &Place::new(&folder, force)?,
+                quiet,
+                |bar| fms::run(&options, bar),
+            )
+        }
+        ReproduceCommand::Moda { seeds, folder, tables_only, force, quiet } => {
+            let options = moda::Options { seeds, tables_only };
+            show("The MODA study", &format!("{seeds} seeds"), &Place::new(&folder, force)?, quiet, |bar| {
+                moda::run(&options, bar)
             })
         }
-        ReproduceCommand::Moda { seeds, folder, tables_only, quiet } => {
-            let options = moda::Options { seeds, tables_only };
-            show("The MODA study", &format!("{seeds} seeds"), &folder, quiet, |bar| moda::run(&options, bar))
-        }
-        ReproduceCommand::LdaGc { folder, traces, cache, tables_only, quiet } => {
+        ReproduceCommand::LdaGc { folder, traces, cache, tables_only, force, quiet } => {
             let traces = if traces.is_empty() { find_vm_traces()? } else { traces };
             let frames = match cache {
                 Some(cache) => bytes(&cache)? / 2048,
@@ -74,7 +104,7 @@ pub fn run(command: ReproduceCommand) -> Result<(), Failure> {
             let frames = frames.ok_or_else(|| Failure::Usage("--cache: expected 128K to 32G".into()))?;
             let over = format!("{} traces", traces.len());
             let options = lda_gc::Options { traces, tables_only, frames };
-            show("The LDA-GC study", &over, &folder, quiet, |bar| lda_gc::run(&options, bar))
+            show("The LDA-GC study", &over, &Place::new(&folder, force)?, quiet, |bar| lda_gc::run(&options, bar))
         }
     }
 }
@@ -82,7 +112,7 @@ pub fn run(command: ReproduceCommand) -> Result<(), Failure> {
 fn show(
     title: &str,
     over: &str,
-    folder: &Path,
+    place: &Place<'_>,
     quiet: bool,
     study: impl FnOnce(&Bar) -> Result<Reproduction, LabError>,
 ) -> Result<(), Failure> {
@@ -91,20 +121,20 @@ fn show(
     bar.0.finish_and_clear();
     let result = result?;
     crate::output::print_bytes(report::reproduction(title, &result, over).as_bytes())?;
-    write_file(&folder.join("comparisons.csv"), &records::table(&result.comparisons)?)?;
+    place.write("comparisons.csv", &records::table(&result.comparisons)?)?;
     if !result.rows.is_empty() {
-        write_file(&folder.join("rows.csv"), &records::table(&result.rows)?)?;
+        place.write("rows.csv", &records::table(&result.rows)?)?;
     }
     if !result.files.is_empty() {
-        write_file(&folder.join("files.csv"), &records::table(&result.files)?)?;
+        place.write("files.csv", &records::table(&result.files)?)?;
     }
     if !result.paging.is_empty() {
-        write_file(&folder.join("paging.csv"), &records::table(&result.paging)?)?;
+        place.write("paging.csv", &records::table(&result.paging)?)?;
     }
     for figure in &result.figures {
-        write_figure(folder, figure)?;
+        write_figure(place, figure)?;
     }
-    println!("tables and plots were written to {}", folder.display());
+    println!("tables and plots were written to {}", place.folder.display());
     let missed = result.comparisons.iter().filter(|comparison| comparison.holds() == Some(false)).count();
     if missed > 0 {
         return Err(Failure::Run(format!(
@@ -114,14 +144,14 @@ fn show(
     Ok(())
 }
 
-fn write_figure(folder: &Path, figure: &Figure) -> Result<(), Failure> {
+fn write_figure(place: &Place<'_>, figure: &Figure) -> Result<(), Failure> {
     let curves =
         figure.curves.iter().map(|(name, points)| Curve { name: name.clone(), points: points.clone() }).collect();
     let chart = Chart { title: &figure.title, x: &figure.x, y: &figure.y, curves };
-    charts(&folder.join(format!("{}.svg", figure.name)), &[chart])?;
+    charts(&place.folder.join(format!("{}.svg", figure.name)), place.existing, &[chart])?;
     let mut text = String::from("curve,x,y\n");
     for (name, points) in &figure.curves {
         points.iter().for_each(|(x, y)| text += &format!("\"{name}\",{x},{y}\n"));
     }
-    write_file(&folder.join(format!("{}.csv", figure.name)), text.as_bytes())
+    place.write(&format!("{}.csv", figure.name), text.as_bytes())
 }

@@ -23,7 +23,7 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     let options_of_memory = "(--max-memory, --max-connection-memory, --max-connections)";
     limits.check().map_err(|error| Failure::Usage(format!("{error} {options_of_memory}")))?;
     let mut record = match &args.record {
-        Some(path) => Some(TraceWriter::create(path, Format::MGT)?),
+        Some(path) => Some(TraceWriter::create_with(path, Format::MGT, args.force.existing())?),
         None => None,
     };
     let default = args.image.iter().map(|image| (String::new(), image.clone()));

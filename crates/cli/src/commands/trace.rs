@@ -1,13 +1,13 @@
 use super::progress::interrupt_flag;
 use crate::args::TraceCommand;
 use crate::failure::Failure;
-use crate::output::report;
+use crate::output::{check_new, report};
 use indicatif::ProgressBar;
 use margay_trace::vm::{self, CaptureOptions, VmHeader, VmReader, VmWriter, capture, is_vm_trace};
-use margay_trace::{Format, convert, hash_file, info, open};
+use margay_trace::{Existing, Format, TraceWriter, convert, hash_file, info, open};
 use serde_json::json;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -33,23 +33,25 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
             }
             Ok(())
         }
-        TraceCommand::Convert { from, to, to_format, reading } => {
+        TraceCommand::Convert { from, to, to_format, force, reading } => {
             if to.to_string_lossy().trim_end_matches(".zst").ends_with(".vmt") && is_vm_trace(&from)? {
-                return convert_references(&from, &to);
+                return convert_references(&from, &to, force.existing());
             }
             let format: Format = to_format.parse()?;
-            let counts = convert(&from, &reading.options()?, &to, format)?;
+            let writer = TraceWriter::create_with(&to, format, force.existing())?;
+            let counts = convert(&from, &reading.options()?, writer)?;
             println!("{}: {} requests, {} bad lines skipped", to.display(), counts.requests, counts.bad_lines);
             counts.first_bad.iter().for_each(|bad| println!("  {bad}"));
             Ok(())
         }
-        TraceCommand::Capture { output, page_bytes, no_fetches, reduce, records, quiet, program } => {
+        TraceCommand::Capture { output, force, page_bytes, no_fetches, reduce, records, quiet, program } => {
             if !matches!(page_bytes, 2048 | 4096) {
                 return Err(Failure::Usage(format!("--page-bytes {page_bytes}: expected 2048 or 4096")));
             }
             let page_shift = page_bytes.trailing_zeros() as u8;
             let header = VmHeader { page_shift, fetches: !no_fetches, window: reduce };
-            capture_program(&program, &output, &CaptureOptions { header, max_records: records }, quiet)
+            let options = CaptureOptions { header, max_records: records };
+            capture_program(&program, &output, force.existing(), &options, quiet)
         }
         TraceCommand::Head { file, count, reading } => {
             if reading.trace_format.is_none() && is_vm_trace(&file)? {
@@ -108,9 +110,9 @@ fn references_info(file: &Path, as_json: bool) -> Result<Vec<u8>, Failure> {
     Ok(text.into_bytes())
 }
 
-fn convert_references(from: &Path, to: &Path) -> Result<(), Failure> {
+fn convert_references(from: &Path, to: &Path, existing: Existing) -> Result<(), Failure> {
     let reader = VmReader::open(from, VmHeader::DEFAULT)?;
-    let mut writer = VmWriter::create(to, reader.header())?;
+    let mut writer = VmWriter::create_with(to, reader.header(), existing)?;
     for reference in reader {
         writer.write(reference?)?;
     }
@@ -120,24 +122,50 @@ fn convert_references(from: &Path, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn capture_program(program: &[OsString], to: &Path, options: &CaptureOptions, quiet: bool) -> Result<(), Failure> {
+/// The name of a trace whose program did not come to its end.
+fn partial(to: &Path) -> PathBuf {
+    let mut name = to.as_os_str().to_owned();
+    name.push(".partial");
+    name.into()
+}
+
+fn capture_program(
+    program: &[OsString],
+    to: &Path,
+    existing: Existing,
+    options: &CaptureOptions,
+    quiet: bool,
+) -> Result<(), Failure> {
+    let partial = partial(to);
+    check_new(Some(&partial), existing)?;
+    let writer = VmWriter::create_with(to, options.header, existing)?;
     let stop = interrupt_flag();
     let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     bar.enable_steady_tick(Duration::from_millis(200));
-    let captured = capture(program, to, options, |progress| {
+    let (captured, writer) = capture(program, writer, options, |progress| {
         bar.set_message(format!("{} accesses, {} records", progress.accesses, progress.records));
         !stop.load(Ordering::Relaxed)
     })?;
     bar.finish_and_clear();
-    println!(
-        "{}: {} records of {} accesses; {}",
-        to.display(),
-        captured.progress.records,
-        captured.progress.accesses,
-        if captured.was_ended { "the program was stopped early".to_string() } else { captured.status.to_string() }
-    );
-    if captured.progress.records == 0 {
+    let (records, accesses) = (captured.progress.records, captured.progress.accesses);
+    if records == 0 {
         return Err(Failure::Run(format!("no access was recorded: {}", captured.status)));
     }
+    if !captured.is_whole() {
+        writer.finish_as(&partial)?;
+        let how = if captured.was_stopped { "was stopped" } else { "was ended by a signal" };
+        let text = format!(
+            "the program {how}, so {} was not written; {} has the {records} records until then",
+            to.display(),
+            partial.display()
+        );
+        return Err(if captured.was_stopped { Failure::Interrupted(text) } else { Failure::Run(text) });
+    }
+    writer.finish()?;
+    println!(
+        "{}: {records} records of {accesses} accesses; {}",
+        to.display(),
+        if captured.was_ended { "the program was stopped early".to_string() } else { captured.status.to_string() }
+    );
     Ok(())
 }

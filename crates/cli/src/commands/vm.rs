@@ -2,7 +2,7 @@ use super::progress::interrupt_flag;
 use crate::args::OutputFormat;
 use crate::args::{VmCommand, VmReplayArgs};
 use crate::failure::Failure;
-use crate::output::{paging, print_bytes, records, write_file};
+use crate::output::{self, paging, records};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use margay_lab::{PagingRow, PagingTrace};
@@ -30,6 +30,7 @@ fn load(args: &VmReplayArgs) -> Result<PagingTrace, Failure> {
 
 fn replay(args: &VmReplayArgs) -> Result<(), Failure> {
     let setups: Vec<_> = args.schemes().into_iter().map(|scheme| args.setup(scheme)).collect::<Result<_, _>>()?;
+    output::check_new(args.output.as_deref(), args.force.existing())?;
     let trace = load(args)?;
     let stop = interrupt_flag();
     let bar = if args.quiet { ProgressBar::hidden() } else { ProgressBar::new(0) };
@@ -53,8 +54,5 @@ fn replay(args: &VmReplayArgs) -> Result<(), Failure> {
         OutputFormat::Csv => records::table(&rows)?,
         OutputFormat::Parquet => records::parquet_table(&rows)?,
     };
-    match &args.output {
-        Some(path) => write_file(path, &bytes),
-        None => print_bytes(&bytes),
-    }
+    output::write(args.output.as_deref(), &bytes, args.force.existing())
 }

@@ -3,7 +3,8 @@
 use crate::args::VmRunArgs;
 use crate::args::bytes;
 use crate::failure::Failure;
-use crate::output::write_file;
+use crate::output::{check_new, write_file};
+use margay_trace::NewFile;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -34,12 +35,18 @@ pub fn run(args: &VmRunArgs) -> Result<(), Failure> {
     if !(2..=4096).contains(&args.log_blocks) {
         return Err(Failure::Usage(format!("--log-blocks {}: expected 2 to 4096", args.log_blocks)));
     }
+    let store = store(args)?;
+    check_new(args.json.as_deref(), args.force.existing())?;
     let report = tempfile::NamedTempFile::new()?;
     let start = Instant::now();
-    let status = Command::new(&args.program[0])
+    let mut command = Command::new(&args.program[0]);
+    if args.keep {
+        command.env("MARGAY_VM_KEEP", "1");
+    }
+    let status = command
         .args(&args.program[1..])
         .env("LD_PRELOAD", library()?)
-        .env("MARGAY_VM_STORE", &args.store)
+        .env("MARGAY_VM_STORE", &store)
         .env("MARGAY_VM_REPORT", report.path())
         .env("MARGAY_VM_RAM", ram.to_string())
         .env("MARGAY_VM_MEMORY", memory.to_string())
@@ -59,6 +66,7 @@ pub fn run(args: &VmRunArgs) -> Result<(), Failure> {
             let number = |name: &str| number(name).unwrap_or(0);
             if !args.quiet {
                 eprint!("{}", text_of(scheme.name, ram, seconds, number));
+                eprintln!("margay: {}", room_of(args, &store, number("store_bytes")));
             }
             if let Some(path) = &args.json {
                 let numbers = pairs.keys().map(|name| (name.to_string(), number(name).into()));
@@ -68,7 +76,7 @@ pub fn run(args: &VmRunArgs) -> Result<(), Failure> {
                 object.insert("ram_bytes".into(), ram.into());
                 object.insert("seconds".into(), seconds.into());
                 let bytes = serde_json::to_vec_pretty(&object).map_err(|error| Failure::Run(error.to_string()))?;
-                write_file(path, &bytes)?;
+                write_file(path, &bytes, args.force.existing())?;
             }
         }
         None if status.success() && !args.quiet => {
@@ -85,6 +93,32 @@ pub fn run(args: &VmRunArgs) -> Result<(), Failure> {
             Err(Failure::Run(format!("{} was ended by signal {}", args.program[0].display(), signal.unwrap_or(0))))
         }
     }
+}
+
+/// Where the heap goes: the file that the user named, or a folder, in which the file gets no name.
+fn store(args: &VmRunArgs) -> Result<PathBuf, Failure> {
+    let Some(path) = &args.store else {
+        // /tmp is in RAM on many systems.
+        let folder = std::env::var_os("TMPDIR").map(PathBuf::from).unwrap_or_else(|| "/var/tmp".into());
+        return Ok(if folder.is_dir() { folder } else { std::env::temp_dir() });
+    };
+    let failed = |error: &std::io::Error| Failure::new_file(path, error);
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(Failure::Usage(format!("--store {}: expected the name of a file", path.display())));
+    }
+    // It is of no use before the program runs, so what it replaces can go at once.
+    drop(NewFile::create(path, args.force.existing()).map_err(|error| failed(&error))?);
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(&error)),
+        _ => Ok(path.clone()),
+    }
+}
+
+fn room_of(args: &VmRunArgs, store: &Path, bytes: u64) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20);
+    let what_of_it = if args.keep { "kept" } else { "given back" };
+    let place = if args.store.is_some() { "" } else { "in " };
+    format!("disk: {mib:.1} MiB, {place}{}, {what_of_it}", store.display())
 }
 
 fn text_of(scheme: &str, ram: u64, seconds: f64, number: impl Fn(&str) -> u64) -> String {

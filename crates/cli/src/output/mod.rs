@@ -1,14 +1,18 @@
-//! Results for people and machines. A file is written under a temporary name and renamed when it is complete.
+//! Results for people and machines. A file comes into being whole or not at all ([`NewFile`]).
 
+mod names;
 pub mod paging;
 pub mod parquet;
 pub mod plot;
 pub mod records;
 pub mod report;
 
-use crate::args::OutputFormat;
+pub use names::shown;
+
+use crate::args::{OutputArgs, OutputFormat};
 use crate::failure::Failure;
 use margay_lab::Outcome;
+use margay_trace::{Existing, NewFile};
 use std::io::Write;
 use std::path::Path;
 
@@ -19,58 +23,64 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// Writes a file completely or not at all; a pipe or device is written to directly.
-pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+/// Writes a file completely or not at all, in a folder that is created if need be; a pipe or device is written to
+/// directly.
+pub fn write_file(path: &Path, bytes: &[u8], existing: Existing) -> Result<(), Failure> {
     let write = || -> std::io::Result<()> {
-        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            let mut special = std::fs::OpenOptions::new().write(true).open(path)?;
-            special.write_all(bytes)?;
-            return special.flush();
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder)?;
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder)?;
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".margay-");
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut file = builder.tempfile_in(folder)?;
+        let mut file = NewFile::create(path, existing)?;
         file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
+        file.commit()
     };
-    write().map_err(|error| Failure::write(&path.display().to_string(), error))
+    write().map_err(|error| Failure::new_file(path, &error))
 }
 
-fn write(path: Option<&Path>, bytes: &[u8]) -> Result<(), Failure> {
+/// Refuses a file that could not be written later, before anything is run.
+pub fn check_new(path: Option<&Path>, existing: Existing) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    NewFile::check(path, existing).map_err(|error| Failure::new_file(path, &error))
+}
+
+/// Writes a result to a file, or to standard output.
+pub fn write(path: Option<&Path>, bytes: &[u8], existing: Existing) -> Result<(), Failure> {
     match path {
-        Some(path) => write_file(path, bytes),
+        Some(path) => write_file(path, bytes, existing),
         None => print_bytes(bytes),
     }
 }
 
-/// Writes a text to a file, or to standard output.
-pub fn write_text(path: Option<&Path>, text: &str) -> Result<(), Failure> {
-    write(path, text.as_bytes())
-}
-
-/// Writes results in a machine-readable format to a file, or to standard output.
-pub fn write_outcomes(path: Option<&Path>, format: OutputFormat, outcomes: &[Outcome]) -> Result<(), Failure> {
-    let bytes = match format {
-        OutputFormat::Json | OutputFormat::Table => records::json(outcomes)?,
+/// Writes the outcomes of runs as the options ask for; `table` makes the text for people.
+pub fn write_outcomes(
+    args: &OutputArgs,
+    outcomes: &[Outcome],
+    table: impl FnOnce(&[Outcome]) -> String,
+) -> Result<(), Failure> {
+    let bytes = match args.format {
+        OutputFormat::Table => table(outcomes).into_bytes(),
+        OutputFormat::Json => records::json(outcomes)?,
         OutputFormat::Csv => records::csv(outcomes)?,
         OutputFormat::Parquet => {
-            if path.is_none() {
+            if args.output.is_none() {
                 return Err(Failure::Usage("--format parquet needs --output FILE, because it is no text".into()));
             }
             records::parquet(outcomes)?
         }
     };
-    write(path, &bytes)
+    write(args.output.as_deref(), &bytes, args.force.existing())
+}
+
+/// Checks where results are to go, so that a wrong name is refused before anything is run.
+pub fn check(args: &OutputArgs) -> Result<(), Failure> {
+    let existing = args.force.existing();
+    check_new(args.output.as_deref(), existing)?;
+    check_new(args.plot.as_deref(), existing)?;
+    check_plot(args.plot.as_deref())
 }
 
 /// Checks the file name of a plot, so that a wrong one is refused before anything is run.
-pub fn check_plot(path: Option<&Path>) -> Result<(), Failure> {
+fn check_plot(path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("svg" | "png") => Ok(()),

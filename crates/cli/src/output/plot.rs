@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::output::report::pairs;
 use margay_lab::Outcome;
+use margay_trace::Existing;
 use plotters::prelude::*;
 use plotters::style::register_font;
 use std::path::Path;
@@ -60,7 +61,7 @@ fn png_bytes(pixels: &[u8], (width, height): (u32, u32)) -> Result<Vec<u8>, png:
 
 /// Draws on an SVG or bitmap canvas and writes the file.
 macro_rules! render {
-    ($path:expr, $size:expr, $draw:ident, $what:expr) => {{
+    ($path:expr, $existing:expr, $size:expr, $draw:ident, $what:expr) => {{
         prepare_fonts();
         let (path, size): (&Path, (u32, u32)) = ($path, $size);
         let failed = |error: String| Failure::write(&path.display().to_string(), error);
@@ -77,14 +78,14 @@ macro_rules! render {
             drop(root);
             png_bytes(&pixels, size).map_err(|error| failed(error.to_string()))?
         };
-        crate::output::write_file(path, &bytes)
+        crate::output::write_file(path, &bytes, $existing)
     }};
 }
 
 /// Writes charts, one below the other, as .svg or .png.
-pub fn charts(path: &Path, charts: &[Chart<'_>]) -> Result<(), Failure> {
+pub fn charts(path: &Path, existing: Existing, charts: &[Chart<'_>]) -> Result<(), Failure> {
     let height = 60 + 320 * charts.len() as u32;
-    render!(path, (960, height), draw_charts, charts)
+    render!(path, existing, (960, height), draw_charts, charts)
 }
 
 fn range(values: impl Iterator<Item = f64> + Clone, from_zero: bool) -> (f64, f64) {
@@ -196,7 +197,7 @@ fn draw_bars<B: DrawingBackend>(
 }
 
 /// Writes a bar chart of write amplification in the warm window, best at the top.
-pub fn comparison(path: &Path, outcomes: &[Outcome]) -> Result<(), Failure> {
+pub fn comparison(path: &Path, existing: Existing, outcomes: &[Outcome]) -> Result<(), Failure> {
     let Some(first) = outcomes.first() else { return Ok(()) };
     let mut bars: Vec<_> = pairs(outcomes).iter().map(|pair| (pair.name(), pair.mean(|row| row.wa_warm))).collect();
     bars.retain(|(_, value)| value.is_finite());
@@ -207,11 +208,11 @@ pub fn comparison(path: &Path, outcomes: &[Outcome]) -> Result<(), Failure> {
     let x = format!("write amplification from host write {} on (lower is better)", row.warm_from);
     let height = 120 + 22 * bars.len() as u32;
     let chart = BarChart { title, x, bars };
-    render!(path, (960, height), draw_bars, &chart)
+    render!(path, existing, (960, height), draw_bars, &chart)
 }
 
 /// Writes charts of one run over its host writes.
-pub fn replay(path: &Path, outcome: &Outcome) -> Result<(), Failure> {
+pub fn replay(path: &Path, existing: Existing, outcome: &Outcome) -> Result<(), Failure> {
     let curve = |name: &str, value: fn(&margay_lab::Sample) -> f64| Curve {
         name: name.into(),
         points: outcome.series.iter().map(|sample| (sample.host_writes as f64, value(sample))).collect(),
@@ -252,5 +253,5 @@ pub fn replay(path: &Path, outcome: &Outcome) -> Result<(), Failure> {
             curves: vec![curve("deviation", |s| s.erases_deviation)],
         },
     ];
-    charts(path, &parts)
+    charts(path, existing, &parts)
 }

@@ -119,7 +119,14 @@ impl Knowledge {
     pub fn new(pages: u32) -> Self {
         let zeros = vec![0; pages as usize];
         let versions = vec![vec![(0, 0)]; pages as usize];
-        Self { versions, written: zeros.clone(), flushed: vec![(0, zeros)], next: 1, errors: 0, has_failed_flush: false }
+        Self {
+            versions,
+            written: zeros.clone(),
+            flushed: vec![(0, zeros)],
+            next: 1,
+            errors: 0,
+            has_failed_flush: false,
+        }
     }
 
     /// Writes `count` pages, half of them to a tenth of the disk, and flushes now and then. What fails is tried again,

@@ -89,7 +89,15 @@ fn check(image: &Path, knowledge: &Knowledge, cut: usize, what: &str) -> Vec<u64
 }
 
 /// Serves a copy of an image as a power loss of the host leaves it, and compares; what was found is there for good.
-fn check_power_loss(bench: &Bench, knowledge: &Knowledge, before: &[u8], log: &[u8], cut: usize, seed: u64, what: &str) {
+fn check_power_loss(
+    bench: &Bench,
+    knowledge: &Knowledge,
+    before: &[u8],
+    log: &[u8],
+    cut: usize,
+    seed: u64,
+    what: &str,
+) {
     let copy = bench.path("copy.img");
     std::fs::write(&copy, shim::after_power_loss(before, log, cut, seed)).unwrap();
     let what = format!("{what}, the power of the host lost at byte {cut} of the log, seed {seed}");

@@ -47,7 +47,12 @@ impl Mount {
     }
 
     fn unmount(mut self) {
-        run("fusermount3", &["-u", &self.folder.display().to_string()]);
+        let started = Instant::now();
+        // The kernel may still be closing a file.
+        while !Command::new("fusermount3").arg("-u").arg(&self.folder).output().unwrap().status.success() {
+            assert!(started.elapsed() < Duration::from_secs(60), "{} cannot be unmounted", self.folder.display());
+            std::thread::sleep(Duration::from_millis(20));
+        }
         self.child.wait().unwrap();
     }
 }
@@ -85,7 +90,8 @@ fn use_files(folder: &Path, files: &mut [Known], steps: u32, retries: u32, rando
         let file = random.below(FILES);
         let known = &mut files[file as usize];
         let page = random.below(MAX_PAGES);
-        let data: Vec<u8> = (0..PAGE * (1 + random.below(2) as usize)).map(|i| (step as usize * 31 + i / 7) as u8 | 1).collect();
+        let data: Vec<u8> =
+            (0..PAGE * (1 + random.below(2) as usize)).map(|i| (step as usize * 31 + i / 7) as u8 | 1).collect();
         let mut content = known.versions.last().unwrap().clone();
         let at = page as usize * PAGE;
         content.resize(content.len().max(at + data.len()), 0);
@@ -113,12 +119,19 @@ fn check(folder: &Path, files: &[Known], what: &str) {
     for (file, known) in (0..).zip(files) {
         let path = folder.join(name(file));
         let content = match File::open(&path) {
-            Ok(_) => std::fs::read(&path).unwrap_or_else(|error| panic!("{what}: {} cannot be read: {error}", name(file))),
+            Ok(_) => {
+                std::fs::read(&path).unwrap_or_else(|error| panic!("{what}: {} cannot be read: {error}", name(file)))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => panic!("{what}: {} cannot be opened: {error}", name(file)),
         };
         let sizes: Vec<_> = known.versions.iter().map(Vec::len).collect();
-        assert!(sizes.contains(&content.len()), "{what}: {} has {} bytes, not one of {sizes:?}", name(file), content.len());
+        assert!(
+            sizes.contains(&content.len()),
+            "{what}: {} has {} bytes, not one of {sizes:?}",
+            name(file),
+            content.len()
+        );
         for (page, bytes) in content.chunks(PAGE).enumerate() {
             let same = |version: &&Vec<u8>| {
                 (0..bytes.len()).all(|i| version.get(page * PAGE + i).copied().unwrap_or(0) == bytes[i])

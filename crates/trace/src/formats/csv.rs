@@ -1,10 +1,11 @@
 use crate::format::{Detection, Entry, Example, LineReader, LineWriter, Opening, Reader, Row, Writer, WriterForm};
 use crate::layout::{Column, CsvLayout};
 use crate::lines::full_lines;
-use crate::text::{DeviceNames, integer, not_a_number, time};
+use crate::text::{DeviceNames, insert_object, integer, not_a_number, time};
 use crate::{Kind, Request, TraceError};
 use std::collections::HashMap;
 use std::io::{self, Write};
+use xxhash_rust::xxh3::xxh3_128;
 
 pub(super) static ROW: Row = Row {
     name: "csv",
@@ -63,7 +64,8 @@ pub(super) struct Csv {
     layout: CsvLayout,
     columns: Option<Columns>,
     devices: DeviceNames,
-    objects: HashMap<Vec<u8>, u64>,
+    /// Where an object starts, by the hash of its name, so that long names take no more memory.
+    objects: HashMap<u128, u64>,
     next_object_bytes: u64,
 }
 
@@ -101,14 +103,15 @@ impl Csv {
     }
 
     fn object(&mut self, name: &[u8], len_bytes: u64) -> Result<u64, String> {
-        if let Some(offset) = self.objects.get(name) {
+        let name = xxh3_128(name);
+        if let Some(offset) = self.objects.get(&name) {
             return Ok(*offset);
         }
         let offset = self.next_object_bytes;
         let room = len_bytes.max(1).checked_next_multiple_of(OBJECT_ALIGN_BYTES);
         let end = room.and_then(|room| offset.checked_add(room)).ok_or_else(|| not_a_number("size of all objects"))?;
         self.next_object_bytes = end;
-        self.objects.insert(name.to_vec(), offset);
+        insert_object(&mut self.objects, name, offset)?;
         Ok(offset)
     }
 }

@@ -1,6 +1,7 @@
 use crate::Kind;
 use crate::format::{Detection, Entry, Example, Reader, RecordReader, Row, Stream};
 use crate::records::read_up_to;
+use crate::text::insert_object;
 use std::collections::HashMap;
 use std::io;
 
@@ -43,12 +44,18 @@ impl RecordReader for OracleGeneral {
         let u32_at = |at: usize| u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
         let object = u64::from(u32_at(4)) | u64::from(u32_at(8)) << 32;
         let len_bytes = u64::from(u32_at(12));
-        let end = self.end_bytes;
-        let offset_bytes = *self.objects.entry(object).or_insert(end);
-        if offset_bytes == end {
-            // At most 2^32 bytes for each of at most 2^60 records that fit a file.
-            self.end_bytes = end.saturating_add(len_bytes.max(1).next_multiple_of(4096));
-        }
+        let offset_bytes = match self.objects.get(&object) {
+            Some(offset) => *offset,
+            None => {
+                let offset = self.end_bytes;
+                if let Err(problem) = insert_object(&mut self.objects, object, offset) {
+                    return Ok(Some(Err(problem)));
+                }
+                // At most 2^32 bytes for each of at most 2^60 records that fit a file.
+                self.end_bytes = offset.saturating_add(len_bytes.max(1).next_multiple_of(4096));
+                offset
+            }
+        };
         let time_ns = u128::from(u32_at(0)) * 1_000_000_000;
         Ok(Some(Ok(Entry::request(time_ns, Kind::Write, 0, offset_bytes, len_bytes))))
     }

@@ -30,6 +30,10 @@ pub fn info(path: &Path, reduction: VmHeader) -> Result<VmInfo, TraceError> {
     while let Some(reference) = reader.next() {
         let reference = reference?;
         writes += u64::from(reference.write);
+        if is_written.try_reserve(1).is_err() {
+            let (path, line, text) = (path.display().to_string(), reader.records(), String::new());
+            return Err(TraceError::BadLine { path, line, problem: "there is no memory for more pages".into(), text });
+        }
         *is_written.entry(reference.page).or_default() |= reference.write;
         if is_written.len() as u64 > MAX_PAGES {
             let (path, line, text) = (path.display().to_string(), reader.records(), String::new());

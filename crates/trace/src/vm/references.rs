@@ -42,6 +42,9 @@ pub struct References {
 /// follow. Memory for page numbers is bounded by it, however a trace is compressed.
 pub const MAX_PAGES: u64 = 1 << 24;
 
+/// The largest number of references that are loaded, of 4 bytes each. A trace of some bytes can unpack to any number.
+const MAX_REFERENCES: usize = 1 << 30;
+
 /// The problem of a trace with more than [`MAX_PAGES`].
 pub(super) fn too_many_pages() -> String {
     format!("more than {MAX_PAGES} pages are touched, which no captured program does")
@@ -97,6 +100,7 @@ impl References {
             if page / chunk != last_chunk {
                 last_chunk = page / chunk;
                 let next = numbers.len() as u32;
+                numbers.try_reserve(1).map_err(|_| out_of_memory(line, references.len()))?;
                 number = *numbers.entry(last_chunk).or_insert(next);
             }
             let lpn = u64::from(number) * chunk + page % chunk;
@@ -106,6 +110,9 @@ impl References {
             let value = (lpn as u32) << 1 | u32::from(reference.write);
             // With pages larger than those of the trace, consecutive records can fall on the same page.
             if value != last && value | 1 != last {
+                if references.len() == MAX_REFERENCES {
+                    return Err(bad(line, format!("more than {MAX_REFERENCES} references do not fit into memory")));
+                }
                 if references.len() == references.capacity() && references.try_reserve(1).is_err() {
                     return Err(out_of_memory(line, references.len()));
                 }

@@ -1,12 +1,9 @@
 use super::{Reference, VmHeader};
-use crate::TraceError;
-use crate::compress::temporary_in;
+use crate::{Existing, NewFile, TraceError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
-/// Writes a VMT1 trace, compressed if its name ends in `.zst`. The file is written beside its final place and moved
-/// there by [`VmWriter::finish`].
+/// Writes a VMT1 trace, compressed if its name ends in `.zst`. The file gets its name by [`VmWriter::finish`].
 pub struct VmWriter {
     path: PathBuf,
     out: Out,
@@ -20,7 +17,7 @@ impl std::fmt::Debug for VmWriter {
     }
 }
 
-type File = BufWriter<NamedTempFile>;
+type File = BufWriter<NewFile>;
 
 enum Out {
     Plain(File),
@@ -34,11 +31,15 @@ pub(super) fn zigzag(difference: i64) -> u64 {
 }
 
 impl VmWriter {
-    /// Starts a trace.
+    /// Starts a trace in a new file. It is an error if the file exists.
     pub fn create(path: &Path, header: VmHeader) -> Result<Self, TraceError> {
+        Self::create_with(path, header, Existing::Refuse)
+    }
+
+    /// As [`VmWriter::create`]; `existing` says what is done if the file exists.
+    pub fn create_with(path: &Path, header: VmHeader, existing: Existing) -> Result<Self, TraceError> {
         let failed = |error| TraceError::io(&path.display().to_string(), error);
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = BufWriter::new(temporary_in(folder).map_err(failed)?);
+        let file = BufWriter::new(NewFile::create(path, existing).map_err(failed)?);
         let mut out = if path.extension().is_some_and(|extension| extension == "zst") {
             Out::Zstd(zstd::stream::write::Encoder::new(file, ZSTD_LEVEL).map_err(failed)?)
         } else {
@@ -72,20 +73,16 @@ impl VmWriter {
         self.records
     }
 
-    /// Completes the trace and gives it its name.
+    /// Completes the trace, makes it durable and gives it its name.
     pub fn finish(self) -> Result<(), TraceError> {
-        let path = self.path;
-        let finish = move |out: Out| -> io::Result<NamedTempFile> {
-            let file = match out {
-                Out::Plain(out) => out,
-                Out::Zstd(out) => out.finish()?,
-            };
-            file.into_inner().map_err(io::IntoInnerError::into_error)
-        };
+        let failed = |error| TraceError::io(&self.path.display().to_string(), error);
+        self.out.finish().and_then(NewFile::commit).map_err(failed)
+    }
+
+    /// As [`VmWriter::finish`], with another name in the same folder: for a trace that is not what was asked for.
+    pub fn finish_as(self, path: &Path) -> Result<(), TraceError> {
         let failed = |error| TraceError::io(&path.display().to_string(), error);
-        let file = finish(self.out).map_err(failed)?;
-        file.persist(&path).map_err(|error| failed(error.error))?;
-        Ok(())
+        self.out.finish().and_then(|file| file.commit_as(path)).map_err(failed)
     }
 }
 
@@ -95,5 +92,13 @@ impl Out {
             Self::Plain(out) => out.write_all(bytes),
             Self::Zstd(out) => out.write_all(bytes),
         }
+    }
+
+    fn finish(self) -> io::Result<NewFile> {
+        let file = match self {
+            Self::Plain(out) => out,
+            Self::Zstd(out) => out.finish()?,
+        };
+        file.into_inner().map_err(io::IntoInnerError::into_error)
     }
 }

@@ -1,0 +1,148 @@
+//! Devices in image files: whether this machine can hold what they need, and how far a scan of one has come.
+
+use crate::failure::{Failure, of_image};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+use margay_media::ImageFlash;
+use margay_trace::host_memory_bytes;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Memory that opening a disk takes, in bytes for each page of its flash (measured: 42 while a checkpoint is read).
+pub const DISK_MEMORY: u64 = 40;
+/// Memory that opening a file system without files takes, in bytes for each page of its flash (measured: 12).
+pub const FILES_MEMORY: u64 = 12;
+
+/// Refuses a device for whose tables this machine has not enough memory.
+pub fn check_memory(image: &Path, geometry: &Geometry, bytes_per_page: u64) -> Result<(), Failure> {
+    let needed = u64::from(geometry.pages()) * bytes_per_page;
+    match host_memory_bytes() {
+        Some(memory) if needed > memory => Err(Failure::Usage(format!(
+            "{}: to open a device of {} pages takes about {} of memory, and this machine has {}; larger pages take less",
+            image.display(),
+            geometry.pages(),
+            size(needed),
+            size(memory)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A number of bytes as text, in the largest unit that leaves some digits.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (0..UNITS.len() - 1).find(|unit| bytes >> (10 * unit) < 10_000).unwrap_or(UNITS.len() - 1);
+    if unit == 0 {
+        return format!("{bytes} bytes");
+    }
+    format!("{:.1} {}", bytes as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit])
+}
+
+/// What takes longer than this shows how far it has come.
+const SHOW_AFTER: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+struct Shown {
+    bar: ProgressBar,
+    started: Instant,
+    is_visible: AtomicBool,
+    is_over: AtomicBool,
+}
+
+/// Ends the display of progress when it is dropped; the device goes on.
+#[derive(Debug)]
+pub struct Progress(Arc<Shown>);
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+        self.0.bar.finish_and_clear();
+    }
+}
+
+/// A layer that shows, on a terminal, which segment is read or erased.
+#[derive(Debug)]
+pub struct Watched {
+    device: ImageFlash,
+    shown: Arc<Shown>,
+}
+
+impl Watched {
+    /// Watches a device until the progress is dropped. `what` says what is done, as in `reading flash.img`.
+    pub fn new(device: ImageFlash, what: String) -> (Self, Progress) {
+        let segments = device.geometry().segments();
+        let bar = ProgressBar::with_draw_target(Some(segments.into()), ProgressDrawTarget::hidden()).with_message(what);
+        let template = "{elapsed_precise} {wide_bar} {msg}, segment {human_pos} of {human_len}, {eta} left";
+        bar.set_style(ProgressStyle::with_template(template).expect("a correct template"));
+        let never = || AtomicBool::new(false);
+        let shown = Arc::new(Shown { bar, started: Instant::now(), is_visible: never(), is_over: never() });
+        (Self { device, shown: Arc::clone(&shown) }, Progress(shown))
+    }
+
+    /// Opens an image and watches what opening what is on it reads.
+    pub fn open(image: &Path, read_only: bool, bytes_per_page: u64) -> Result<(Self, Progress), Failure> {
+        let device = ImageFlash::open(image, read_only).map_err(|error| of_image(image, &error))?;
+        Self::checked(image, device, bytes_per_page)
+    }
+
+    /// Watches an image that is open, if there is memory for it.
+    pub fn checked(image: &Path, device: ImageFlash, bytes_per_page: u64) -> Result<(Self, Progress), Failure> {
+        check_memory(image, device.geometry(), bytes_per_page)?;
+        Ok(Self::new(device, format!("reading {}", image.display())))
+    }
+
+    fn at(&self, segment: u32) {
+        let shown = &self.shown;
+        if shown.is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        if !shown.is_visible.load(Ordering::Relaxed) && shown.started.elapsed() > SHOW_AFTER {
+            shown.is_visible.store(true, Ordering::Relaxed);
+            shown.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        shown.bar.set_position(u64::from(segment) + 1);
+    }
+
+    fn at_page(&self, ppn: Ppn) {
+        self.at(ppn.0 / self.device.geometry().pages_per_segment());
+    }
+}
+
+impl Flash for Watched {
+    fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        self.at_page(ppn);
+        self.device.read(ppn, data, spare)
+    }
+
+    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
+        self.device.program(ppn, data, spare)
+    }
+
+    fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+        self.at(segment.0);
+        self.device.erase(segment)
+    }
+
+    fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        self.at_page(ppn);
+        self.device.read_part(ppn, offset_bytes, bytes)
+    }
+
+    fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
+        self.device.program_part(ppn, offset_bytes, bytes)
+    }
+
+    fn has_payload(&self) -> bool {
+        self.device.has_payload()
+    }
+
+    fn sync(&mut self) -> Result<(), FlashError> {
+        self.device.sync()
+    }
+}

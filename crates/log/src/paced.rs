@@ -85,15 +85,20 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// A segment that is in no list is not used any more.
     pub(crate) fn retire(&mut self, segment: SegmentId) {
+        self.free.retire(segment);
+        self.note_retired(segment);
+    }
+
+    /// A segment was retired.
+    pub(crate) fn note_retired(&mut self, segment: SegmentId) {
         self.segments.state[segment.index()] = State::Bad;
         self.counters.retired_segments += 1;
-        self.retired.push(segment);
         self.retired_changed = true;
     }
 
     /// Segments that are used no more because programs or erases of them failed.
     pub fn retired_segments(&self) -> &[SegmentId] {
-        &self.retired
+        self.free.retired()
     }
 
     /// A stream with room for a host write: the one asked for, in a segment that is not the last free one; or any open
@@ -207,7 +212,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         if self.retired_changed
             && let Some(owner) = client.retired_list()
         {
-            encode_retired(&self.retired, page);
+            encode_retired(self.free.retired(), page);
             return Some((owner, true));
         }
         client.pending(self.seq, page).map(|owner| (owner, false))

@@ -32,12 +32,13 @@ test:
 	scripts/test.sh
 
 # Bounds: 2,000 random histories per property (some minutes), 60 s of fuzzing per target where cargo-fuzz and a
-# nightly toolchain are there, the whole FMS study with 8 seeds (half a minute), the MODA and LDA-GC studies, the whole fault campaign (a quarter of an hour),
+# nightly toolchain are there, the whole FMS study with 8 seeds (half a minute), the MODA and LDA-GC studies, the whole fault campaign (a quarter of an hour), attacks from outside (some minutes),
 # the programs of bare/ on an emulated microcontroller (seconds).
 test-long: test build
 	scripts/bare-metal.sh run
 	$(CARGO) build --release -p margay-trials
 	target/release/margay-trials full
+	MARGAY_ATTACK=20 $(CARGO) test -p margay --test attack
 	PROPTEST_CASES=2000 $(CARGO) test --release -p margay-ftl -p margay-fs -p margay-hybrid -p margay-policy -p margay-trace -p margay-vm
 	$(MARGAY) reproduce fms --force
 	$(MARGAY) reproduce moda --force

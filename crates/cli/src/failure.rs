@@ -71,13 +71,19 @@ impl From<LabError> for Failure {
             | LabError::Theory(_) => Self::Run(text),
             LabError::Interrupted { .. } => Self::Interrupted(text),
             LabError::Trace(error) => error.into(),
+            LabError::Device(error) => error.into(),
             LabError::File { .. } => Self::Input(text),
-            LabError::Value { .. }
-            | LabError::Geometry(_)
-            | LabError::Config(_)
-            | LabError::Policy(_)
-            | LabError::Workload(_) => Self::Usage(text),
+            LabError::Value { .. } | LabError::Config(_) | LabError::Policy(_) | LabError::Workload(_) => {
+                Self::Usage(text)
+            }
         }
+    }
+}
+
+impl From<margay_media::DeviceError> for Failure {
+    fn from(error: margay_media::DeviceError) -> Self {
+        let text = error.to_string();
+        if matches!(error, margay_media::DeviceError::File { .. }) { Self::Input(text) } else { Self::Usage(text) }
     }
 }
 

@@ -5,6 +5,7 @@ mod args;
 mod commands;
 mod failure;
 mod in_use;
+mod logging;
 
 mod output;
 

@@ -215,6 +215,26 @@ fn wrong_names_and_impossible_values_are_told_with_what_would_be_right() {
 }
 
 #[test]
+fn a_device_without_room_for_tags_is_formatted_only_when_half_the_capacity_is_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("flash.img").display().to_string();
+    for format in [&["format"][..], &["fs", "format"]] {
+        for shape in [
+            &["--size", "4M", "--page-bytes", "512", "--spare-bytes", "16"][..],
+            &["-d", "nand-small-block-64mb", "--size", "4M"],
+        ] {
+            let args = [format, &[&image], shape].concat();
+            fails(&args, 2, "there are 16 usable bytes in the spare area of a page, which takes 64");
+            fails(&args, 2, "--pair-pages");
+            assert!(!Path::new(&image).exists(), "an image that could not be formatted is left behind");
+            let said = works(&[&args[..], &["--pair-pages"]].concat());
+            assert!(said.contains("% of the flash"), "{said}");
+            std::fs::remove_file(&image).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_result_that_cannot_be_written_leaves_nothing_and_exits_1() {
     fails(&["replay", "random,writes=10", "-q", "-f", "csv", "-o", "/proc/nowhere/x.csv"], 1, "/proc/nowhere/x.csv");
     fails(&["replay", "random,writes=10", "-q", "-f", "csv", "-o", "/dev/full"], 1, "/dev/full: No space left");

@@ -74,6 +74,9 @@ pub enum FlashError {
         /// The page that was to be programmed.
         ppn: Ppn,
     },
+    /// A sync has failed, so that nothing is known of what was done since the one before, or many programs one after the
+    /// other have. Nothing more is programmed, and no flush succeeds, until the device is opened anew.
+    Stopped,
     /// The chip reported a failed program; the segment has to be retired.
     ProgramFailed {
         /// The page.
@@ -124,6 +127,9 @@ impl fmt::Display for FlashError {
             Self::NumbersSpent { ppn } => write!(
                 f,
                 "page {ppn} cannot be programmed: the device has used up its 2^48 - 1 sequence numbers; copy the data elsewhere and format it anew"
+            ),
+            Self::Stopped => f.write_str(
+                "writing has stopped because a sync failed, or many programs in a row: what was written since the last flush that succeeded may be lost; look at the disk below the device, then open it again",
             ),
             Self::ProgramFailed { ppn } => write!(f, "programming page {ppn} failed"),
             Self::EraseFailed { segment } => write!(f, "erasing segment {segment} failed"),

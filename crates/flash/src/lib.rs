@@ -30,13 +30,16 @@ pub enum ReadStatus {
 ///    violation is [`FlashError::OutOfOrder`] or [`FlashError::NotErased`] where the device checks it, and
 ///    undefined content where it does not. On a byte-programmable device (NOR) `program_part` may come in any
 ///    order, each bit only from 1 to 0.
-/// 3. A program or erase that returns `Ok` survives a power cut once [`Flash::sync`] has returned `Ok`; chips need no
-///    sync. Everything before a sync is on flash before anything after it. An operation that was interrupted may leave
-///    its page or segment in any state: old, new, a mixture, unreadable, or readable now and not later.
+/// 3. On a chip a program or erase that returns `Ok` survives a power cut. On a device that [`Flash::is_cached`] it does
+///    so once [`Flash::sync`] has returned `Ok`; until then each part of it may be on flash or not. An operation that was
+///    interrupted may leave its page or segment in any state: old, new, a mixture, unreadable, or readable now and not
+///    later.
 /// 4. `data` is one page long, `spare` at most as long as the spare area; the rest of the spare area stays erased. An
 ///    empty `data` or `spare` is neither read nor programmed. A device without payload (the null device) ignores both.
 /// 5. Operations are synchronous and are carried out in the order of the calls.
-/// 6. A failed program or erase is permanent: the client must retire the segment. Its programmed pages stay readable.
+/// 6. [`FlashError::ProgramFailed`] and [`FlashError::EraseFailed`] are permanent: the client must retire the segment.
+///    Its programmed pages stay readable. Any other error may be gone the next time; the operation may have been done,
+///    in part or not at all.
 pub trait Flash {
     /// The shape of the device. It never changes.
     fn geometry(&self) -> &Geometry;
@@ -68,8 +71,33 @@ pub trait Flash {
         true
     }
 
-    /// Returns when everything done so far survives a power cut.
+    /// Returns when everything done so far survives a power cut. After an error nothing is known of what was done since
+    /// the last sync that returned `Ok`, and no later sync makes up for it.
     fn sync(&mut self) -> Result<(), FlashError> {
+        Ok(())
+    }
+
+    /// Whether what was done since the last [`Flash::sync`] may be on flash in part and in any order after a power cut,
+    /// as with a file that a host caches. False for a chip, of which a power cut interrupts the last operation only.
+    fn is_cached(&self) -> bool {
+        false
+    }
+
+    /// Makes all bytes of a page and of its spare area 0, whatever they were. Only devices that are cached need it: a
+    /// mount so marks pages that were programmed after something that is lost. [`FlashError::Unsupported`] on others.
+    fn void_page(&mut self, _ppn: Ppn) -> Result<(), FlashError> {
+        Err(FlashError::Unsupported)
+    }
+
+    /// The mark of a device that is cached: the last number given to [`Flash::set_mark`] that is on flash, or an earlier
+    /// one after a power cut. `None` if there is none.
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        Ok(None)
+    }
+
+    /// Keeps a number beside the pages, as durable as a page that is programmed now. Devices that are not cached ignore
+    /// it.
+    fn set_mark(&mut self, _mark: Option<u64>) -> Result<(), FlashError> {
         Ok(())
     }
 }
@@ -101,6 +129,18 @@ macro_rules! forward {
             }
             fn sync(&mut self) -> Result<(), FlashError> {
                 (**self).sync()
+            }
+            fn is_cached(&self) -> bool {
+                (**self).is_cached()
+            }
+            fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+                (**self).void_page(ppn)
+            }
+            fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+                (**self).mark()
+            }
+            fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+                (**self).set_mark(mark)
             }
         }
     )*};

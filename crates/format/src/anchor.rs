@@ -108,7 +108,7 @@ impl Anchor {
 impl<F: Flash> Formatted<F> {
     /// Reads the anchor. Returns it, its last record if that is whole and nothing is behind it, and the number of reads.
     pub fn read_anchor(&mut self) -> Result<(Anchor, Option<Record>, u32), FlashError> {
-        let found = self.scan_segment(SegmentId(0))?;
+        let found = self.scan_segment(SegmentId(0), None)?;
         let mut reads = found.reads;
         let info = found.info.unwrap_or_default();
         let mut anchor = Anchor { next: 0, erases: info.erases, seq: 0, broken: false };
@@ -171,7 +171,8 @@ impl<F: Flash> Formatted<F> {
         if anchor.next == 0 || anchor.next >= self.geometry.pages_per_segment() {
             let erases = anchor.erases.saturating_add(1);
             let info = SegmentInfo { erases, ..SegmentInfo::default() };
-            self.device.sync()?;
+            Store::sync(self)?;
+            self.durable.touch();
             self.device.erase(SegmentId(0))?;
             anchor.erases = erases;
             self.begin_kind(Kind::Anchor, SegmentId(0), info)?;

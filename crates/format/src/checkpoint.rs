@@ -105,7 +105,7 @@ impl<F: Flash> Formatted<F> {
                 }
                 None => continue,
             }
-            let scan = self.scan_segment(segment)?;
+            let scan = self.scan_segment(segment, None)?;
             reads += scan.reads;
             let Some(last) = scan.pages.first().filter(|page| page.owner == RECORD_OWNER) else { continue };
             reads += 1;
@@ -130,6 +130,12 @@ impl<F: Flash> Formatted<F> {
         let index = at.len_bytes.div_ceil(u64::from(self.geometry.page_bytes())) as u32;
         let Some(ppn) = self.checkpoint_place(&at.segments, index) else { return Ok(true) };
         let segment = self.geometry.segment_of(ppn);
+        self.erase_if_it_can_be(segment)
+    }
+
+    /// Erases a segment of a checkpoint; false if it has failed for good.
+    pub fn erase_if_it_can_be(&mut self, segment: SegmentId) -> Result<bool, FlashError> {
+        self.durable.touch();
         match self.device.erase(segment) {
             Ok(()) => Ok(true),
             Err(FlashError::EraseFailed { .. }) => Ok(false),

@@ -1,6 +1,7 @@
 use crate::bytes::{PutBytes, Reader, U48_MAX};
 use crate::crc::crc32c;
-use crate::layout::{Layout, LayoutError, Place, TAG_BYTES, VERSION};
+use crate::durable::Durable;
+use crate::layout::{Layout, LayoutError, Place, VERSION};
 use crate::paired::Paired;
 use crate::store::{Copied, Store};
 use crate::superblock::SUPERBLOCK_BYTES;
@@ -14,6 +15,9 @@ const OPENED_MARK: u8 = 0x6F;
 const OPENED_AT: u32 = 16;
 /// Bytes of both marks together.
 pub(crate) const MARKS_BYTES: usize = 48;
+
+/// Stands in a window for a page that was given up: no distance leads to it, so that its own tag is read.
+const GIVEN_UP: (u64, u64) = (0, U48_MAX);
 
 /// A segment that is being filled.
 #[derive(Debug)]
@@ -34,8 +38,9 @@ pub struct Formatted<F> {
     filling: Vec<Filling>,
     /// Segments that were erased and are not in use, latest first, with their erases.
     ledger: Vec<(SegmentId, u32)>,
-    /// Sequence number of the last program.
-    last_seq: u64,
+    /// Sequence number of the last program that succeeded.
+    pub(crate) last_seq: u64,
+    pub(crate) durable: Durable,
     pub(crate) spare: Vec<u8>,
     scratch: Vec<u8>,
     /// Single flipped bits of tags that were corrected.
@@ -96,7 +101,9 @@ impl<F: Flash> Formatted<F> {
         let geometry = *device.geometry();
         let layout = Layout::new(&geometry, owners)?;
         let tag_bytes = layout.tag_bytes();
+        let durable = Durable::new(device.is_cached());
         Ok(Self {
+            durable,
             device,
             geometry,
             layout,
@@ -108,6 +115,16 @@ impl<F: Flash> Formatted<F> {
             scratch: vec![0; geometry.page_bytes() as usize],
             repaired_tags: 0,
         })
+    }
+
+    /// The mark of a device that is cached: up to this sequence number everything is on flash as it was programmed.
+    pub fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        self.device.mark()
+    }
+
+    /// Whether the device is cached; see [`Flash::is_cached`].
+    pub fn is_cached(&self) -> bool {
+        self.durable.is_cached
     }
 
     /// Where everything lies on the device.
@@ -158,6 +175,8 @@ impl<F: Flash> Formatted<F> {
 
     /// Begins to fill an erased segment with pages of the given kind.
     pub fn begin_kind(&mut self, kind: Kind, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
+        self.durable.check()?;
+        self.durable.touch();
         self.ledger.retain(|(id, _)| *id != segment);
         self.filling.retain(|filling| filling.segment != segment);
         self.filling.push(Filling { segment, info, pages: Vec::new() });
@@ -189,30 +208,35 @@ impl<F: Flash> Formatted<F> {
         if page.seq.max(page.version) > U48_MAX {
             return Err(FlashError::NumbersSpent { ppn });
         }
+        self.durable.check()?;
+        if kind == Kind::Data && self.durable.is_mark_due(page.seq) {
+            self.sync_device()?;
+        }
         let segment = self.geometry.segment_of(ppn);
-        let filling = self.filling.iter_mut().find(|filling| filling.segment == segment);
-        let filling = filling.expect("pages are programmed in segments that were begun");
-        let tag = Tag { kind, page, segment: filling.info, data_crc, window: 0 };
+        let at = self.filling.iter().position(|filling| filling.segment == segment);
+        let at = at.expect("pages are programmed in segments that were begun");
+        let filling = &self.filling[at];
+        // The anchor counts its pages apart.
+        let is_counted = kind != Kind::Anchor;
+        let skipped = page.seq.saturating_sub(self.last_seq + 1).min(Tag::MAX_SKIPPED.into());
+        let skipped = if is_counted { skipped as u8 } else { 0 };
+        let tag = Tag { kind, page, segment: filling.info, data_crc, window: 0, skipped };
         tag.encode(&self.layout, &self.ledger, &filling.pages, &mut self.spare);
-        filling.pages.push((page.owner, page.seq));
-        self.last_seq = self.last_seq.max(page.seq);
-        match self.layout.place {
+        self.durable.begin(ppn);
+        let programmed = match self.layout.place {
             Place::Spare => self.device.program(ppn, data, &self.spare),
-            _ => {
-                self.device.program(ppn, data, &[])?;
+            Place::Table => self.device.program(ppn, data, &[]).and_then(|()| {
                 let (header, offset) = self.table_entry(ppn);
                 self.device.program_part(header, offset, &self.spare)
-            }
+            }),
+        };
+        self.durable.end(ppn, &programmed);
+        // What is told of a page in later ones must be true: one that failed is told nothing of.
+        self.filling[at].pages.push(if programmed.is_ok() { (page.owner, page.seq) } else { GIVEN_UP });
+        if programmed.is_ok() && is_counted {
+            self.last_seq = self.last_seq.max(page.seq);
         }
-    }
-
-    /// Header page and offset in it of a page's tag (NOR).
-    fn table_entry(&self, ppn: Ppn) -> (Ppn, u32) {
-        let segment = self.geometry.segment_of(ppn);
-        let index = self.geometry.page_in_segment(ppn) - self.layout.header_pages;
-        let at = Layout::HEADER_TABLE + index * TAG_BYTES as u32;
-        let page_bytes = self.geometry.page_bytes();
-        (Ppn(self.geometry.first_page(segment).0 + at / page_bytes), at % page_bytes)
+        programmed
     }
 
     /// Reads a page, or its tag alone if `data` is empty. The bytes of the tag stay in `self.spare`.
@@ -302,7 +326,23 @@ impl<F: Flash> Store for Formatted<F> {
     }
 
     fn sync(&mut self) -> Result<(), FlashError> {
-        self.device.sync()
+        self.sync_device()
+    }
+
+    fn was_begun(&self, ppn: Ppn) -> bool {
+        self.durable.was_begun(ppn)
+    }
+
+    fn defers_erases(&self) -> bool {
+        self.durable.is_cached
+    }
+
+    fn record(&mut self, seq: u64) -> Result<(), FlashError> {
+        self.record_durable(seq)
+    }
+
+    fn is_recorded(&self, seq: u64) -> bool {
+        Self::is_recorded(self, seq)
     }
 }
 
@@ -314,9 +354,10 @@ impl<F: Flash> Formatted<F> {
 
     /// Erases a segment and marks it as erased where the layout has such marks.
     fn erase_and_mark(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
-        // What was copied out of it must be on flash first.
-        self.device.sync()?;
+        self.durable.check()?;
+        self.durable.touch();
         self.device.erase(segment)?;
+        self.forget_given_up(segment);
         if self.layout.place == Place::Table {
             let mut mark = [0; OPENED_AT as usize];
             let mut rest = &mut mark[..];

@@ -39,6 +39,11 @@ pub enum LayoutError {
         /// Usable bytes of the spare area.
         spare_bytes: u32,
     },
+    /// There is room for the information on pages only in every second page, which was not allowed.
+    NeedsPairs {
+        /// Usable bytes of the spare area.
+        spare_bytes: u32,
+    },
     /// No page of a segment would be left for data.
     NoDataPages {
         /// Pages of a segment.
@@ -57,6 +62,10 @@ impl fmt::Display for LayoutError {
             Self::NoPlace { spare_bytes } => write!(
                 f,
                 "no room for the information on pages: it takes a spare area of at least {TAG_BYTES} usable bytes a page (there are {spare_bytes}), or a device that can be programmed byte by byte, or segments of 4 pages and more"
+            ),
+            Self::NeedsPairs { spare_bytes } => write!(
+                f,
+                "the device has no room for the information on its pages: there are {spare_bytes} usable bytes in the spare area of a page, which takes {TAG_BYTES}, and bytes cannot be programmed one by one. Formatted with --pair-pages (in the library: StoreOptions::pair_pages) it keeps that in every second page, at half the capacity and two programs for each page"
             ),
             Self::NoDataPages { pages_per_segment, metadata_pages } => write!(
                 f,
@@ -151,6 +160,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::geometry_to_format;
 
     #[test]
     fn the_window_covers_the_segment_in_one_read_with_256_spare_bytes_and_in_two_with_128() {
@@ -169,5 +179,18 @@ mod tests {
         let neither = Layout::new(&geometry.with_spare(16), 5600);
         assert_eq!(neither, Err(LayoutError::NoPlace { spare_bytes: 16 }));
         assert!(Layout::new(&Geometry::new(4, 4, 256).unwrap(), 5).is_err());
+    }
+
+    #[test]
+    fn pairs_of_pages_are_the_shape_of_a_device_without_room_only_if_they_are_allowed() {
+        let bare = Geometry::new(192, 32, 4096).unwrap().with_spare(16);
+        assert_eq!(geometry_to_format(&bare, false), Err(LayoutError::NeedsPairs { spare_bytes: 16 }));
+        assert_eq!(geometry_to_format(&bare, true).map(|shown| shown.pages_per_segment()), Ok(16));
+        for enough in [bare.with_spare(64), bare.byte_programmable()] {
+            assert_eq!(
+                (geometry_to_format(&enough, false), geometry_to_format(&enough, true)),
+                (Ok(enough), Ok(enough))
+            );
+        }
     }
 }

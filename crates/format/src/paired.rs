@@ -1,4 +1,4 @@
-use crate::layout::TAG_BYTES;
+use crate::layout::{LayoutError, TAG_BYTES};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 
@@ -27,6 +27,18 @@ pub fn shown_geometry(raw: &Geometry) -> Geometry {
     match Geometry::new(raw.segments(), raw.pages_per_segment() / 2, raw.page_bytes()) {
         Ok(pairs) if !has_place && !is_small => pairs.with_spare(SPARE_BYTES),
         _ => *raw,
+    }
+}
+
+/// The shape that the format is to see of a device that is going to be formatted. Fails with
+/// [`LayoutError::NeedsPairs`] if that would be the shape of its pairs and `pair_pages` does not allow it: half of the
+/// capacity is not given up unasked.
+pub fn geometry_to_format(raw: &Geometry, pair_pages: bool) -> Result<Geometry, LayoutError> {
+    let shown = shown_geometry(raw);
+    if shown == *raw || pair_pages {
+        Ok(shown)
+    } else {
+        Err(LayoutError::NeedsPairs { spare_bytes: raw.spare_bytes() })
     }
 }
 
@@ -132,5 +144,26 @@ impl<F: Flash> Flash for Paired<F> {
 
     fn sync(&mut self) -> Result<(), FlashError> {
         self.device.sync()
+    }
+
+    fn is_cached(&self) -> bool {
+        self.device.is_cached()
+    }
+
+    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        if !self.is_paired {
+            return self.device.void_page(ppn);
+        }
+        let (first, second) = self.pair(ppn);
+        self.device.void_page(first)?;
+        self.device.void_page(second)
+    }
+
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        self.device.mark()
+    }
+
+    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+        self.device.set_mark(mark)
     }
 }

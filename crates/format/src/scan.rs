@@ -19,6 +19,19 @@ pub struct FoundPage {
     pub seq: u64,
     /// The rest, if its own tag was read.
     pub info: Option<PageInfo>,
+    /// How many sequence numbers before its own no page has, as its own tag says.
+    pub skipped: u8,
+}
+
+impl FoundPage {
+    fn of(ppn: Ppn, tag: &Tag) -> Self {
+        let PageInfo { owner, seq, .. } = tag.page;
+        Self { ppn, kind: tag.kind, owner, seq, info: Some(tag.page), skipped: tag.skipped }
+    }
+
+    fn in_window(ppn: Ppn, kind: Kind, owner: u64, seq: u64) -> Self {
+        Self { ppn, kind, owner, seq, info: None, skipped: 0 }
+    }
 }
 
 /// What a segment holds.
@@ -36,6 +49,8 @@ pub struct FoundSegment {
     pub touched: bool,
     /// Pages that should have a tag and have none that can be read, and are in no window.
     pub damaged: Vec<Ppn>,
+    /// Pages of a device that has a mark, that may be what a power cut left of a program or an erase after the mark.
+    pub torn: Vec<Ppn>,
     /// Format version of tags that are newer than this margay.
     pub newer: Option<u8>,
     /// Erase counts of other segments that were erased and unused when its last page was programmed.
@@ -44,21 +59,64 @@ pub struct FoundSegment {
     pub reads: u32,
 }
 
+impl FoundSegment {
+    /// Pages behind newer ones are of an earlier life of the segment: its erase did not become durable. All they held is
+    /// superseded, and what their tags say of the pages before them is true no more.
+    fn drop_stale(&mut self) {
+        let mut latest = 0;
+        let mut kept = Vec::with_capacity(self.pages.len());
+        for page in self.pages.drain(..).rev() {
+            if page.seq < latest {
+                self.torn.push(page.ppn);
+            } else {
+                latest = page.seq;
+                kept.push(page);
+            }
+        }
+        kept.reverse();
+        self.pages = kept;
+    }
+}
+
 enum Seen {
     Tag(Tag),
     Erased,
+    Void,
     Damaged,
 }
 
 impl<F: Flash> Formatted<F> {
     /// Finds the pages of a segment: with a spare area by the windows of few pages, on NOR by its table.
-    pub fn scan_segment(&mut self, segment: SegmentId) -> Result<FoundSegment, FlashError> {
+    ///
+    /// With the `mark` of a device that is cached, everything up to that sequence number is on flash as it was
+    /// programmed, and anything may be missing of what came after. A segment that may hold such pages is read page by
+    /// page.
+    pub fn scan_segment(&mut self, segment: SegmentId, mark: Option<u64>) -> Result<FoundSegment, FlashError> {
         let mut found = FoundSegment { next: self.geometry.first_page(segment), ..FoundSegment::default() };
-        match self.layout.place {
-            Place::Spare => self.scan_spare(segment, &mut found)?,
-            _ => self.scan_table(segment, &mut found)?,
+        match (self.layout.place, mark) {
+            (Place::Spare, Some(mark)) => {
+                let last = self.geometry.first_page(segment).0 + self.geometry.pages_per_segment() - 1;
+                match self.see(last, &mut found)? {
+                    Seen::Tag(tag) if tag.page.seq <= mark => self.scan_spare(segment, &mut found)?,
+                    _ => self.scan_every_page(segment, mark, &mut found)?,
+                }
+            }
+            (Place::Spare, None) => self.scan_spare(segment, &mut found)?,
+            (Place::Table, mark) => self.scan_table(segment, mark, &mut found)?,
         }
         Ok(found)
+    }
+
+    /// The pages of a segment that were programmed after the mark of the device, by reading each of them. They can be
+    /// behind older ones, which an erase that did not become durable has left: those stand for a whole segment in
+    /// [`Formatted::scan_segment`].
+    pub fn pages_after(&mut self, segment: SegmentId, mark: u64) -> Result<(Vec<Ppn>, u32), FlashError> {
+        let mut found = FoundSegment::default();
+        if self.layout.place == Place::Spare {
+            self.scan_every_page(segment, mark, &mut found)?;
+        }
+        let after = found.pages.iter().filter(|page| page.seq > mark).map(|page| page.ppn);
+        Ok((after.chain(found.torn.iter().copied()).collect(), found.reads))
     }
 
     /// The pages that were programmed before a page in its segment, nearest first, as far as its tag's window names
@@ -88,6 +146,7 @@ impl<F: Flash> Formatted<F> {
         Ok(match self.read_tagged(Ppn(page), &mut []) {
             Ok((Decoded::Tag(tag), _)) => Seen::Tag(tag),
             Ok((Decoded::Erased, _)) => Seen::Erased,
+            Ok((Decoded::Void, _)) => Seen::Void,
             Ok((Decoded::Newer(version), _)) => {
                 found.newer = Some(version);
                 Seen::Damaged
@@ -137,7 +196,10 @@ impl<F: Flash> Formatted<F> {
                 None => (self.see(page, found)?, self.spare.clone()),
             };
             let Seen::Tag(tag) = seen else {
-                found.damaged.push(Ppn(page));
+                // One that is erased was given up before anything was in it.
+                if matches!(seen, Seen::Damaged) {
+                    found.damaged.push(Ppn(page));
+                }
                 at -= 1;
                 continue;
             };
@@ -145,8 +207,7 @@ impl<F: Flash> Formatted<F> {
                 found.info = Some(tag.segment);
                 found.ledger = Tag::ledger(&self.layout, &bytes).collect();
             }
-            let PageInfo { owner, seq, .. } = tag.page;
-            found.pages.push(FoundPage { ppn: Ppn(page), kind: tag.kind, owner, seq, info: Some(tag.page) });
+            found.pages.push(FoundPage::of(Ppn(page), &tag));
             let window: Vec<_> = tag.earlier(&self.layout, &bytes).collect();
             at -= 1;
             for earlier in window {
@@ -155,15 +216,62 @@ impl<F: Flash> Formatted<F> {
                 if at < i64::from(first) {
                     break;
                 }
-                let (ppn, owner) = (Ppn(at as u32), earlier.owner);
-                found.pages.push(FoundPage { ppn, kind: tag.kind, owner, seq, info: None });
+                found.pages.push(FoundPage::in_window(Ppn(at as u32), tag.kind, earlier.owner, seq));
                 at -= 1;
             }
         }
         Ok(())
     }
 
-    fn scan_table(&mut self, segment: SegmentId, found: &mut FoundSegment) -> Result<(), FlashError> {
+    /// Reads the tag of every page, from the last one down. What later tags say of a page counts only if its own cannot
+    /// be read and it is not newer than the mark.
+    fn scan_every_page(&mut self, segment: SegmentId, mark: u64, found: &mut FoundSegment) -> Result<(), FlashError> {
+        let first = self.geometry.first_page(segment).0;
+        let mut latest = 0;
+        let mut is_before_old = false;
+        // The nearest page behind with a tag, and what that says of those before it.
+        let mut behind: (u32, Kind, Vec<Earlier>) = (0, Kind::Data, Vec::new());
+        for page in (first..first + self.geometry.pages_per_segment()).rev() {
+            let seen = self.see(page, found)?;
+            if !matches!(seen, Seen::Erased) && !found.touched {
+                (found.touched, found.next) = (true, Ppn(page + 1));
+            }
+            match seen {
+                Seen::Erased | Seen::Void => {}
+                Seen::Tag(tag) => {
+                    // In a segment whose erase was lost in part, the newer pages tell of it.
+                    if found.info.is_none() || tag.page.seq > latest {
+                        latest = tag.page.seq;
+                        found.info = Some(tag.segment);
+                        found.ledger = Tag::ledger(&self.layout, &self.spare).collect();
+                    }
+                    is_before_old |= tag.page.seq <= mark;
+                    found.pages.push(FoundPage::of(Ppn(page), &tag));
+                    behind = (page, tag.kind, tag.earlier(&self.layout, &self.spare).collect());
+                }
+                Seen::Damaged => {
+                    let (from, kind, window) = &behind;
+                    let named = window.get(from.saturating_sub(page + 1) as usize);
+                    match named.and_then(|earlier| Some((earlier.owner, earlier.seq?))) {
+                        Some((owner, seq)) if seq <= mark => {
+                            found.pages.push(FoundPage::in_window(Ppn(page), *kind, owner, seq));
+                        }
+                        None if is_before_old => found.damaged.push(Ppn(page)),
+                        _ => found.torn.push(Ppn(page)),
+                    }
+                }
+            }
+        }
+        found.drop_stale();
+        Ok(())
+    }
+
+    fn scan_table(
+        &mut self,
+        segment: SegmentId,
+        mark: Option<u64>,
+        found: &mut FoundSegment,
+    ) -> Result<(), FlashError> {
         let (first, page_bytes) = (self.geometry.first_page(segment).0, self.geometry.page_bytes());
         let header_pages = self.layout.header_pages;
         let data_pages = self.layout.data_pages(&self.geometry);
@@ -186,13 +294,18 @@ impl<F: Flash> Formatted<F> {
         if let Some((erases, total_erases)) = marks.erased {
             found.info.get_or_insert(SegmentInfo { erases, total_erases, ..SegmentInfo::default() });
             let blank_behind = header[16..].iter().all(|byte| *byte == 0xFF);
-            found.erased = blank_behind.then_some(erases);
+            // What an erase that is not durable has left behind the header cannot be told.
+            found.erased = (blank_behind && mark.is_none()).then_some(erases);
         }
         let table = &mut header[Layout::HEADER_TABLE as usize..len as usize];
         for (index, bytes) in (0..).zip(table.chunks_exact_mut(TAG_BYTES)) {
             let ppn = Ppn(first + header_pages + index);
             let tag = match Tag::decode(&self.layout, bytes) {
                 Decoded::Erased => continue,
+                Decoded::Void => {
+                    found.next = Ppn(ppn.0 + 1);
+                    continue;
+                }
                 Decoded::Tag(tag) => Some(tag),
                 Decoded::Newer(version) => {
                     found.newer = Some(version);
@@ -206,10 +319,13 @@ impl<F: Flash> Formatted<F> {
                 continue;
             };
             found.info.get_or_insert(tag.segment);
-            let PageInfo { owner, seq, .. } = tag.page;
-            found.pages.push(FoundPage { ppn, kind: tag.kind, owner, seq, info: Some(tag.page) });
+            found.pages.push(FoundPage::of(ppn, &tag));
         }
         found.pages.reverse();
+        if let Some(mark) = mark {
+            let old = found.pages.iter().find(|page| page.seq <= mark).map_or(Ppn(0), |page| page.ppn);
+            (found.damaged, found.torn) = found.damaged.iter().partition(|ppn| **ppn < old);
+        }
         Ok(())
     }
 

@@ -39,6 +39,28 @@ pub trait Store {
 
     /// Returns when everything done so far survives a power cut.
     fn sync(&mut self) -> Result<(), FlashError>;
+
+    /// Whether the program of this page, which returned an error, was begun, so that the page may hold anything. False if
+    /// it was refused before.
+    fn was_begun(&self, _ppn: Ppn) -> bool {
+        true
+    }
+
+    /// Whether erases wait until what supersedes the erased pages is known to be durable, which takes a sync.
+    fn defers_erases(&self) -> bool {
+        false
+    }
+
+    /// Returns when it is known on flash that everything up to the sequence number `seq` is durable, as it must be before
+    /// a segment is erased that was in use then.
+    fn record(&mut self, _seq: u64) -> Result<(), FlashError> {
+        Ok(())
+    }
+
+    /// Whether [`Store::record`] has nothing to wait for.
+    fn is_recorded(&self, _seq: u64) -> bool {
+        true
+    }
 }
 
 /// A device whose pages carry no information: for measurement. Header and summary pages are left blank.

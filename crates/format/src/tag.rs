@@ -75,6 +75,8 @@ pub struct Tag {
     pub data_crc: u32,
     /// Entries of the window that are used.
     pub window: u8,
+    /// How many sequence numbers before this one were given to programs that failed, so that no page has them.
+    pub skipped: u8,
 }
 
 /// What the bytes of a tag are.
@@ -84,6 +86,8 @@ pub enum Decoded {
     Tag(Tag),
     /// All bits are 1: nothing was programmed.
     Erased,
+    /// All bits are 0: the page was given up and holds nothing.
+    Void,
     /// A tag of a later version of the format.
     Newer(u8),
     /// Neither.
@@ -100,13 +104,17 @@ pub struct Earlier {
 }
 
 impl Tag {
+    /// The greatest number of sequence numbers that a tag can say were skipped.
+    pub const MAX_SKIPPED: u8 = 31;
+
     /// Writes the tag, with the erased segments of the ledger, latest first, and the pages of the window as
     /// (owner, sequence number), ascending; those that do not fit are left out. What is over [`crate::U48_MAX`] is
     /// written as that.
     pub fn encode(&self, layout: &Layout, ledger: &[(SegmentId, u32)], before: &[(u64, u64)], bytes: &mut [u8]) {
         let owner_bytes = usize::from(layout.owner_bytes);
         let before = &before[before.len().saturating_sub(layout.window.into())..];
-        let flags = u8::from(self.page.lost) | self.page.heat_kind << 4;
+        let skipped = self.skipped.min(Self::MAX_SKIPPED);
+        let flags = u8::from(self.page.lost) | (skipped & 7) << 1 | self.page.heat_kind << 4 | (skipped >> 3) << 6;
         let len = bytes.len();
         let mut rest = &mut *bytes;
         rest.put(&[MAGIC, VERSION << 4 | layout.owner_bytes, self.kind as u8, flags]);
@@ -130,7 +138,7 @@ impl Tag {
         let mut after = self.page.seq;
         for (owner, seq) in before.iter().rev() {
             rest.put_uint(*owner, owner_bytes);
-            rest.put_uint((after - seq).min(FAR.into()), 2);
+            rest.put_uint(after.checked_sub(*seq).unwrap_or(u64::MAX).min(FAR.into()), 2);
             after = *seq;
         }
         let used = len - rest.len();
@@ -145,6 +153,9 @@ impl Tag {
         let bytes = &bytes[..layout.tag_bytes()];
         if bytes.iter().all(|byte| *byte == 0xFF) {
             return Decoded::Erased;
+        }
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Decoded::Void;
         }
         Self::decode_fields(layout, bytes).unwrap_or(Decoded::Damaged)
     }
@@ -180,7 +191,8 @@ impl Tag {
             lost: flags & 1 != 0,
         };
         let segment = SegmentInfo { erases, total_erases, stream, opened_us, opened_writes };
-        Some(Decoded::Tag(Self { kind, page, segment, data_crc, window }))
+        let skipped = flags >> 1 & 7 | flags >> 6 << 3;
+        Some(Decoded::Tag(Self { kind, page, segment, data_crc, window, skipped }))
     }
 
     /// Finds the one flipped bit that makes damaged bytes a tag again and corrects it. CRC-32C tells every pair
@@ -237,7 +249,7 @@ mod tests {
         };
         let segment =
             SegmentInfo { erases: 5, total_erases: 1000, stream: 3, opened_us: 12, opened_writes: (1 << 48) - 1 };
-        Tag { kind: Kind::Data, page, segment, data_crc: 0x0102_0304, window: 2 }
+        Tag { kind: Kind::Data, page, segment, data_crc: 0x0102_0304, window: 2, skipped: 21 }
     }
 
     fn encoded() -> (Layout, [u8; 256]) {
@@ -279,7 +291,7 @@ mod tests {
                 opened_us: U48_MAX,
                 opened_writes: U48_MAX,
             };
-            let tag = Tag { kind: Kind::Data, page, segment, data_crc: u32::MAX, window: 3 };
+            let tag = Tag { kind: Kind::Data, page, segment, data_crc: u32::MAX, window: 3, skipped: 31 };
             let before = [(owner, 0), (owner, U48_MAX - 1 - 0xFFFE), (owner, U48_MAX - 1)];
             let ledger = [(SegmentId(u32::MAX - 1), u32::MAX)];
             let mut bytes = [0xFF; 256];
@@ -313,6 +325,7 @@ mod tests {
     fn erased_and_newer_tags_are_told_apart() {
         let (layout, mut bytes) = encoded();
         assert_eq!(Tag::decode(&layout, &[0xFF; 256]), Decoded::Erased);
+        assert_eq!(Tag::decode(&layout, &[0; 256]), Decoded::Void);
         bytes[1] = (VERSION + 1) << 4 | 2;
         let crc = crc32c_of_two(&bytes[..CRC_AT], &bytes[TAG_BYTES..layout.tag_bytes()]).to_le_bytes();
         bytes[CRC_AT..TAG_BYTES].copy_from_slice(&crc);

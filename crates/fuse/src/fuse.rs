@@ -1,53 +1,27 @@
 //! The FUSE adapter: translates requests of the kernel.
 
-use crate::{FileSystem, MountError, now, time_of};
+use crate::session::{Guard, Shared};
+use crate::{now, time_of};
 use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, MountOption,
-    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL, TimeOrNow, WriteFlags,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use margay_fs::{Attributes, Change, FsError, Kind, MAX_NAME_BYTES, MAX_OBJECTS, NewObject, Time};
-use margay_volume::{Metrics, prometheus};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// How a file system is mounted.
-#[derive(Clone, Debug)]
-pub struct MountOptions {
-    /// Nothing is written.
-    pub read_only: bool,
-    /// Other users may use it too.
-    pub allow_other: bool,
-    /// Seconds after which new names, sizes and times are on flash without a sync.
-    pub commit_s: u64,
-    /// A file that is written anew every commit with metrics in Prometheus' text format.
-    pub metrics: Option<PathBuf>,
-    /// Shown as the source of the mount.
-    pub name: String,
-}
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The kernel may keep what it was told for so long.
 const TTL: Duration = Duration::from_secs(1);
-/// Idle time starts so long after the last request.
-const IDLE: Duration = Duration::from_millis(50);
-/// Pages cleaned before a request is let in again.
-const IDLE_PAGES: u32 = 16;
-
-struct Shared {
-    fs: Mutex<Option<FileSystem>>,
-    last_request: Mutex<Instant>,
-    is_stopped: AtomicBool,
-}
-
 /// Entries of a directory: object, kind, name.
 type Entries = Vec<(u32, Kind, Box<[u8]>)>;
 
-struct Adapter {
+pub(crate) struct Adapter {
     shared: Arc<Shared>,
     /// Names of open directories, as they were when they were opened or read from the start again.
     directories: Mutex<HashMap<u64, Entries>>,
@@ -106,34 +80,13 @@ fn file_attr(attributes: &Attributes, page_bytes: u32) -> FileAttr {
     }
 }
 
-struct Guard<'a>(MutexGuard<'a, Option<FileSystem>>);
-
-impl std::ops::Deref for Guard<'_> {
-    type Target = FileSystem;
-    fn deref(&self) -> &FileSystem {
-        self.0.as_ref().expect("the file system is there until the session has ended")
-    }
-}
-
-impl std::ops::DerefMut for Guard<'_> {
-    fn deref_mut(&mut self) -> &mut FileSystem {
-        self.0.as_mut().expect("the file system is there until the session has ended")
-    }
-}
-
-impl Shared {
-    /// A poisoned lock means a broken invariant; nothing more may be written then.
-    fn lock(&self) -> Guard<'_> {
-        let mut guard = Guard(self.fs.lock().expect("no request has panicked"));
-        guard.set_time(now());
-        guard
-    }
-}
-
 impl Adapter {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, directories: Mutex::default(), next_handle: AtomicU64::new(1) }
+    }
+
     fn fs(&self) -> Guard<'_> {
-        *self.shared.last_request.lock().expect("nothing here panics") = Instant::now();
-        self.shared.lock()
+        self.shared.lock_for_request()
     }
 
     fn entry(&self, result: Result<Attributes, FsError>, page_bytes: u32, reply: ReplyEntry) {
@@ -490,113 +443,4 @@ fn sized(value: &[u8], size: u32, reply: ReplyXattr) {
     } else {
         reply.data(value);
     }
-}
-
-/// Commits now and then, writes metrics, and cleans in idle time, until the session ends.
-fn housekeeping(shared: &Shared, options: &MountOptions) {
-    let mut last_commit = Instant::now();
-    while !shared.is_stopped.load(Ordering::Relaxed) {
-        std::thread::sleep(IDLE);
-        if last_commit.elapsed() >= Duration::from_secs(options.commit_s) {
-            last_commit = Instant::now();
-            let mut fs = shared.lock();
-            if let Err(error) = fs.commit() {
-                tracing::error!("writing names and sizes: {error}");
-            }
-            if let Some(path) = &options.metrics {
-                write_metrics(path, &Metrics::of(&*fs));
-            }
-        }
-        let is_idle = || shared.last_request.lock().expect("nothing here panics").elapsed() >= IDLE;
-        while is_idle() && !shared.is_stopped.load(Ordering::Relaxed) {
-            match shared.lock().idle_step(IDLE_PAGES) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    tracing::error!("cleaning: {error}");
-                    break;
-                }
-            }
-        }
-    }
-}
-
-fn write_metrics(path: &Path, metrics: &Metrics) {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".margay-new");
-    let written = std::fs::write(&temporary, prometheus(metrics)).and_then(|()| std::fs::rename(&temporary, path));
-    if let Err(error) = written {
-        tracing::warn!("{}: {error}", path.display());
-    }
-}
-
-fn advice(error: &std::io::Error) -> &'static str {
-    match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ENODEV) => {
-            "The directory has to exist, and the kernel needs FUSE (/dev/fuse; modprobe fuse) with fusermount3 (package fuse3)"
-        }
-        Some(libc::EPERM | libc::EACCES) => {
-            "Mounting needs /dev/fuse and root or fusermount3; --allow-other needs root or user_allow_other in /etc/fuse.conf"
-        }
-        Some(libc::EBUSY | libc::ENOTCONN) => "Something is mounted there already; fusermount3 -u unmounts it",
-        _ => "Is FUSE there (/dev/fuse, package fuse3)?",
-    }
-}
-
-/// Mounts a file system and serves it until it is unmounted or a signal (INT, TERM, HUP) asks for that; then stops
-/// it cleanly. `ready` is called when it can be used. Says whether a checkpoint was written.
-pub fn mount(fs: FileSystem, folder: &Path, options: &MountOptions, ready: impl FnOnce()) -> Result<bool, MountError> {
-    let shared = Arc::new(Shared {
-        fs: Mutex::new(Some(fs)),
-        last_request: Mutex::new(Instant::now()),
-        is_stopped: AtomicBool::new(false),
-    });
-    let adapter =
-        Adapter { shared: shared.clone(), directories: Mutex::new(HashMap::new()), next_handle: AtomicU64::new(1) };
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(options.name.clone()),
-        MountOption::Subtype("margay".into()),
-        MountOption::DefaultPermissions,
-        MountOption::NoAtime,
-        if options.read_only { MountOption::RO } else { MountOption::RW },
-    ];
-    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
-    let failed =
-        |error: std::io::Error| MountError::Fuse { path: folder.display().to_string(), advice: advice(&error), error };
-    let mut session = Session::new(adapter, folder, &config).map_err(failed)?;
-    let mut unmounter = session.unmount_callable();
-    let mut signals = signal_hook::iterator::Signals::new([libc::SIGINT, libc::SIGTERM, libc::SIGHUP])?;
-    let handle = signals.handle();
-    let folder_text = folder.to_path_buf();
-    let waiting = std::thread::spawn(move || {
-        for _ in signals.forever() {
-            match unmounter.unmount() {
-                Ok(()) => return,
-                // It is in use: it goes from the tree of directories, and ends when its last user does.
-                Err(error) => {
-                    tracing::warn!(
-                        "{}: in use ({error}); it is unmounted when the last file is closed",
-                        folder_text.display()
-                    );
-                    let _ = std::process::Command::new("fusermount3").arg("-uz").arg(&folder_text).status();
-                }
-            }
-        }
-    });
-    let keeping = {
-        let (shared, options) = (shared.clone(), options.clone());
-        std::thread::spawn(move || housekeeping(&shared, &options))
-    };
-    ready();
-    let served = session.run();
-    shared.is_stopped.store(true, Ordering::Relaxed);
-    handle.close();
-    let _ = waiting.join();
-    let _ = keeping.join();
-    let mut fs = shared.fs.lock().expect("no request has panicked").take().expect("nobody else takes it");
-    fs.set_time(now());
-    let stopped = fs.stop()?;
-    served.map_err(failed)?;
-    Ok(stopped)
 }

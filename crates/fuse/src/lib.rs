@@ -1,8 +1,9 @@
 //! The file system mounted by FUSE: a door to [`margay_volume::Files`] beside the NBD server.
 
 mod fuse;
+mod session;
 
-pub use fuse::{MountOptions, mount};
+pub use session::{MountOptions, mount};
 
 use margay_fs::FsError;
 use margay_volume::{AnyFlash, Files};

@@ -473,7 +473,7 @@ impl<D: Store> Hybrid<D> {
         }
         if self.config.persistence == Persistence::Persistent {
             // What replaces it must be there before it goes.
-            self.store.sync()?;
+            self.store.record(self.seq)?;
         }
         if self.erase_on_device(segment)? {
             self.free.push_back(Free { segment, needs_erase: false });

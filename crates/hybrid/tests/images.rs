@@ -54,8 +54,9 @@ fn check(path: &Path) {
     store.audit().unwrap();
 }
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/hybrid-1.img.zst")
+/// An image of each version of the image file that must stay readable; the last one is that of today.
+fn golden(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("hybrid-{version}.img.zst"))
 }
 
 #[test]
@@ -65,14 +66,16 @@ fn the_golden_image_is_read_and_would_be_written_the_same_today() {
     make(&today, Persistence::Persistent);
     let bytes = std::fs::read(&today).unwrap();
     if std::env::var_os("MARGAY_WRITE_GOLDEN").is_some() {
-        std::fs::write(golden(), zstd::encode_all(&bytes[..], 19).unwrap()).unwrap();
+        std::fs::write(golden(2), zstd::encode_all(&bytes[..], 19).unwrap()).unwrap();
     }
-    let kept = zstd::decode_all(&std::fs::read(golden()).unwrap()[..]).unwrap();
-    assert!(kept == bytes, "the format has changed: raise its version");
-    let old = folder.path().join("old.img");
-    std::fs::write(&old, kept).unwrap();
-    check(&old);
-    check(&old);
+    let kept = |version| zstd::decode_all(&std::fs::read(golden(version)).unwrap()[..]).unwrap();
+    assert!(kept(2) == bytes, "the format has changed: raise its version");
+    for version in [1, 2] {
+        let old = folder.path().join(format!("old-{version}.img"));
+        std::fs::write(&old, kept(version)).unwrap();
+        check(&old);
+        check(&old);
+    }
 }
 
 #[test]

@@ -16,6 +16,31 @@ pub trait Observer: Sync {
 
 /// Runs experiments that share device, capacity and source, and differ in policies, marks and seed. The
 /// source is read once. Results come in the order of the experiments.
+///
+/// ```
+/// use margay_lab::compare::{Observer, compare};
+/// use margay_lab::{Experiment, LabError, Limit, Outcome, Source, Step};
+/// use margay_media::DeviceSpec;
+///
+/// /// Says nothing, stops nothing.
+/// struct Silent;
+/// impl Observer for Silent {
+///     fn step(&self, _: usize, _: Step) -> bool {
+///         true
+///     }
+///     fn ended(&self, _: usize, _: &Result<Outcome, LabError>) {}
+/// }
+///
+/// let device = DeviceSpec::load("spi-nor-16mb")?;
+/// let mut experiments = vec![Experiment::new(device, Source::Workload("hot-cold:90/10".parse()?)); 2];
+/// for (experiment, selection) in experiments.iter_mut().zip(["greedy", "fifo"]) {
+///     experiment.selection = selection.parse()?;
+///     experiment.limit = Limit::DeviceWrites(2.0);
+/// }
+/// let outcomes = compare(&experiments, &Silent)?.into_iter().collect::<Result<Vec<_>, _>>()?;
+/// assert!(outcomes[0].row.copies < outcomes[1].row.copies);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn compare(
     experiments: &[Experiment],
     observer: &dyn Observer,

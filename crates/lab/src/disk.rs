@@ -10,10 +10,10 @@ use margay_policy::Sizing;
 use margay_workload::{OpKind, PageOp};
 
 /// A disk on a device without payload.
-pub type Disk = Ftl<Plain<NullFlash>>;
+pub type MeasuredDisk = Ftl<Plain<NullFlash>>;
 
 /// Writes the initial content: pages `0..pages`, with the read-only hint where `is_read_only` holds.
-pub(crate) fn fill(disk: &mut Disk, pages: u32, is_read_only: &dyn Fn(u32) -> bool) -> Result<(), FtlError> {
+pub(crate) fn fill(disk: &mut MeasuredDisk, pages: u32, is_read_only: &dyn Fn(u32) -> bool) -> Result<(), FtlError> {
     for lpn in 0..pages {
         let hint = if is_read_only(lpn) { Hint::ReadOnly } else { Hint::None };
         disk.fill(Lpn(lpn), &[], hint)?;
@@ -22,15 +22,15 @@ pub(crate) fn fill(disk: &mut Disk, pages: u32, is_read_only: &dyn Fn(u32) -> bo
 }
 
 /// Carries out operations in order. On an error, the operations before the failed one have been done.
-pub(crate) fn run_ops(disk: &mut Disk, ops: &[PageOp], work: &mut WorkMeter) -> Result<(), FtlError> {
+pub(crate) fn run_ops(disk: &mut MeasuredDisk, ops: &[PageOp], work: &mut WorkMeter) -> Result<(), FtlError> {
     let before = disk.log().counters().host_writes;
     let result = run_batch(disk, ops, work);
     work.count_writes(disk.log().counters().host_writes - before);
     result
 }
 
-fn run_batch(disk: &mut Disk, ops: &[PageOp], work: &mut WorkMeter) -> Result<(), FtlError> {
-    let done = |disk: &Disk| {
+fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], work: &mut WorkMeter) -> Result<(), FtlError> {
+    let done = |disk: &MeasuredDisk| {
         let counters = disk.log().counters();
         (counters.copies, counters.metadata_pages, counters.erases)
     };
@@ -56,7 +56,7 @@ fn run_batch(disk: &mut Disk, ops: &[PageOp], work: &mut WorkMeter) -> Result<()
 }
 
 /// The disk of an experiment on a null device, empty.
-pub fn build_disk(experiment: &Experiment, exported_pages: u32) -> Result<Disk, LabError> {
+pub fn build_disk(experiment: &Experiment, exported_pages: u32) -> Result<MeasuredDisk, LabError> {
     let geometry = experiment.device.geometry()?;
     let config = experiment.config();
     // Impossible layouts must fail before a policy is built for them.

@@ -1,5 +1,6 @@
-use crate::{DeviceSpec, LabError};
+use crate::LabError;
 use margay_log::Config;
+use margay_media::DeviceSpec;
 use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec};
 use margay_trace::OpenOptions;
 use margay_workload::WorkloadSpec;
@@ -142,7 +143,8 @@ impl Experiment {
             max_pages_per_write: self.max_pages_per_write,
             read_only_stream: self.separate_read_only,
             leveling: self.leveling,
-            ..self.device.config()
+            header_pages: self.device.header_pages,
+            summary_pages: self.device.summary_pages,
         }
     }
 

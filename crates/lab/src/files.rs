@@ -1,11 +1,11 @@
 //! File benchmarks on the file system of the engine.
 
-use crate::{DeviceSpec, LabError};
+use crate::LabError;
 use margay_flash::Geometry;
 use margay_format::Plain;
 use margay_fs::{AllocatorSpec, ExplicitCleaning, Fs, FsCounters, FsError, Headers, NewObject, ROOT, Time};
 use margay_log::{Config, Counters, Policies};
-use margay_media::NullFlash;
+use margay_media::{DeviceSpec, NullFlash};
 use margay_policy::{SelectionSpec, Sizing};
 use margay_workload::FileOp;
 use serde::Serialize;

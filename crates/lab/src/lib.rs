@@ -5,12 +5,12 @@
 //! cores.
 
 pub mod compare;
-mod device;
 mod disk;
 mod experiment;
 mod files;
 mod forecast;
 mod ops;
+mod page_level;
 mod paging;
 pub mod reproduce;
 mod result;
@@ -18,11 +18,11 @@ mod run;
 mod wear;
 mod work;
 
-pub use device::{DeviceSpec, Energy, Timing, presets};
-pub use disk::{Disk, build_disk};
+pub use disk::{MeasuredDisk, build_disk};
 pub use experiment::{AddressChoice, Capacity, Experiment, Limit, Source, TraceSource};
 pub use files::{FileDevice, FileRow, FileRun};
 pub use forecast::Forecast;
+pub use page_level::PageLevel;
 pub use paging::{PagingRow, PagingSetup, PagingStore, PagingTrace};
 pub use result::{Outcome, Row, SCHEMA_VERSION, Sample};
 pub use run::{Prepared, Step, prepare, run, run_prepared, size_from_trace};
@@ -42,9 +42,9 @@ pub enum LabError {
         /// What is wrong with the value, and what would be right.
         problem: String,
     },
-    /// The device cannot be built.
+    /// The device is not known, or cannot be built.
     #[error(transparent)]
-    Geometry(#[from] margay_flash::GeometryError),
+    Device(#[from] margay_media::DeviceError),
     /// The log cannot work on the device.
     #[error(transparent)]
     Config(#[from] margay_log::ConfigError),

@@ -1,16 +1,16 @@
 //! Page references through the page cache and the store below.
 
-use crate::LabError;
+use crate::{LabError, PageLevel};
 use core::fmt;
 use core::str::FromStr;
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
 use margay_hybrid::{HybridConfig, HybridError, Mapping};
 use margay_log::Policies;
-use margay_media::NullFlash;
+use margay_media::{DeviceError, NullFlash};
 use margay_policy::{PlacementSpec, SelectionSpec, Sizing};
 use margay_trace::vm::References;
-use margay_vm::{CacheConfig, PageLevel, Paging, Stats};
+use margay_vm::{CacheConfig, Paging, Stats};
 use serde::Serialize;
 
 /// What the cache sits on. As text: `page` or `page-level`, or a mapping of the hybrid store.
@@ -160,7 +160,8 @@ impl PagingTrace {
         let references = &self.references;
         let blocks = references.pages().div_ceil(setup.pages_per_block);
         let segments = blocks + setup.log_blocks + 1;
-        let flash = NullFlash::new(Geometry::new(segments, setup.pages_per_block, setup.page_bytes)?);
+        let geometry = Geometry::new(segments, setup.pages_per_block, setup.page_bytes).map_err(DeviceError::from)?;
+        let flash = NullFlash::new(geometry);
         let start = std::time::Instant::now();
         match setup.store {
             PagingStore::Hybrid(mapping) => {

@@ -1,4 +1,4 @@
-use crate::disk::{Disk, build_disk, fill, run_ops};
+use crate::disk::{MeasuredDisk, build_disk, fill, run_ops};
 use crate::experiment::{AddressChoice, Capacity, Experiment, Source};
 use crate::ops::{Ops, TraceFacts, footprint_pages, read_trace};
 use crate::result::{Outcome, Row, SCHEMA_VERSION, Sample};
@@ -80,7 +80,22 @@ pub fn size_from_trace(experiment: &mut Experiment) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Runs an experiment to its end. `progress` is called every few thousand operations and stops the run by
+/// Runs an experiment to its end.
+///
+/// ```
+/// use margay_lab::{Experiment, Limit, Source, run};
+/// use margay_media::DeviceSpec;
+///
+/// let device = DeviceSpec::load("spi-nor-16mb")?;
+/// let mut experiment = Experiment::new(device, Source::Workload("hot-cold:90/10".parse()?));
+/// experiment.selection = "cat".parse()?;
+/// experiment.limit = Limit::DeviceWrites(2.0);
+/// let outcome = run(&experiment, &mut |_| true)?;
+/// assert!(outcome.row.wa > 1.0 && outcome.row.erases > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// `progress` is called every few thousand operations and stops the run by
 /// returning false.
 pub fn run(experiment: &Experiment, progress: &mut dyn FnMut(Step) -> bool) -> Result<Outcome, LabError> {
     run_prepared(experiment, &prepare(experiment)?, progress)
@@ -151,7 +166,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn new(disk: &Disk, expected: Option<u64>, warm_share: f64) -> Self {
+    fn new(disk: &MeasuredDisk, expected: Option<u64>, warm_share: f64) -> Self {
         let every = expected.map_or(1024, |writes| (writes / (SAMPLES as u64 / 2)).max(1));
         Self {
             series: Vec::new(),
@@ -173,7 +188,7 @@ impl Recorder {
         }
     }
 
-    fn look(&mut self, disk: &Disk, now_us: u64) {
+    fn look(&mut self, disk: &MeasuredDisk, now_us: u64) {
         let writes = disk.log().counters().host_writes;
         if self.warm_from.is_some_and(|from| self.warm.host_writes < from && writes >= from) {
             self.warm = disk.log().counters().clone();
@@ -198,7 +213,7 @@ impl Recorder {
         self.next = writes + self.every;
     }
 
-    fn sample(&mut self, disk: &Disk, now_us: u64) {
+    fn sample(&mut self, disk: &MeasuredDisk, now_us: u64) {
         let counters = disk.log().counters();
         let state = disk.log().uniformity();
         self.series.push(Sample {
@@ -217,7 +232,7 @@ impl Recorder {
         }
     }
 
-    fn last(&mut self, disk: &Disk, now_us: u64) {
+    fn last(&mut self, disk: &MeasuredDisk, now_us: u64) {
         let writes = disk.log().counters().host_writes;
         if self.series.last().is_none_or(|sample| sample.host_writes < writes) {
             self.sample(disk, now_us);
@@ -242,7 +257,7 @@ struct Finish<'a> {
 }
 
 impl Finish<'_> {
-    fn outcome(self, disk: &Disk, recorder: Recorder) -> Outcome {
+    fn outcome(self, disk: &MeasuredDisk, recorder: Recorder) -> Outcome {
         let (experiment, device) = (self.experiment, &self.experiment.device);
         let counters = disk.log().counters();
         let segments = disk.log().segments();

@@ -1,5 +1,5 @@
-use crate::device::Timing;
 use hdrhistogram::Histogram;
+use margay_media::Timing;
 
 /// Modelled time of flash work per host write.
 #[derive(Clone, Debug)]

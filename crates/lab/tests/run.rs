@@ -1,9 +1,10 @@
 //! One run: what it counts, where its warm window starts, what it says when it cannot be done.
 
 use margay_lab::{
-    AddressChoice, Capacity, DeviceSpec, Experiment, LabError, Limit, Outcome, Row, Source, TraceSource, prepare, run,
+    AddressChoice, Capacity, Experiment, LabError, Limit, Outcome, Row, Source, TraceSource, prepare, run,
     run_prepared, size_from_trace,
 };
+use margay_media::DeviceSpec;
 use margay_trace::OpenOptions;
 use margay_workload::{OpKind, PageOp, Workload, WorkloadSpec};
 use std::collections::HashSet;

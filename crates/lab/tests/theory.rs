@@ -3,7 +3,8 @@
 //!
 //! Physical pages are those a victim is drawn from: with a low-water mark of 1, all segments but the open one.
 
-use margay_lab::{Capacity, DeviceSpec, Experiment, Limit, Source, run};
+use margay_lab::{Capacity, Experiment, Limit, Source, run};
+use margay_media::DeviceSpec;
 use margay_theory::{
     FullVictims, d_choices_wa, fifo_two_class_wa, fifo_uniform_wa, greedy_uniform_wa, separated_pools_wa,
 };

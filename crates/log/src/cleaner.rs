@@ -3,7 +3,7 @@ use crate::valid::ValidBits;
 use crate::{Client, LogError, Owner};
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Ppn, SegmentId};
-use margay_format::{Copied, PageInfo, SegmentInfo, Store, U48_MAX};
+use margay_format::{Copied, PageInfo, Store, U48_MAX};
 use margay_policy::State;
 use margay_policy::placement::word_and_run;
 
@@ -71,9 +71,8 @@ impl<D: Store, O: Owner> Log<D, O> {
                 return Ok(Progress::Erased(victim));
             }
         }
-        // If that fails for another reason than a bad segment, the victim is erased by the next step.
-        self.erase(victim)?;
         self.victim = None;
+        self.erase(victim)?;
         if D::KEEPS_INFO || self.config.is_paced() {
             // The pages for which there was no room before the erase.
             self.write_pending(client)?;
@@ -249,8 +248,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.counters.copies += u64::from(done);
         match copied {
             Ok(()) => Ok(done),
-            Err((_, LogError::Flash(FlashError::ProgramFailed { .. }))) => self.retire_head(stream).map(|()| done),
-            Err((_, error)) => Err(error),
+            Err((_, error)) => self.after_failed_program(stream, error).map(|()| done),
         }
     }
 
@@ -265,7 +263,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         bits: u64,
         run: u32,
         to: u32,
-    ) -> Result<(), (u32, LogError)> {
+    ) -> Result<(), (u32, FlashError)> {
         let mut word = None;
         let (source, target) = word_and_run(&mut self.owners, first, to, run, &mut word);
         let mut result = Ok(());
@@ -282,7 +280,10 @@ impl<D: Store, O: Owner> Log<D, O> {
                 Ok(Copied::Whole) => {}
                 Ok(Copied::Lost) => self.counters.lost_pages += 1,
                 Err(error) => {
-                    result = Err((place - to, error.into()));
+                    if D::KEEPS_INFO && !self.device.was_begun(Ppn(place)) {
+                        self.seq -= 1;
+                    }
+                    result = Err((place - to, error));
                     break;
                 }
             }
@@ -347,6 +348,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
         self.placement.detach(&pages);
         // Until here nothing has changed, so that whoever meets an error of the host can try again.
+        self.device.record(self.seq)?;
         let erased = self.erase_on_device(segment);
         match erased {
             Ok(()) | Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {}
@@ -377,7 +379,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             let to = Ppn(self.heads[stream as usize].next);
             self.placement.attach(number, to);
             let page = PageInfo { lost, heat: self.placement.pack_at(to), ..self.own_page_info(owner) };
-            self.device.program(to, &data, page)?;
+            self.program(to, &data, page)?;
             self.heads[stream as usize].next += 1;
             self.counters.copies += 1;
             self.counters.lost_pages += u64::from(lost);
@@ -399,43 +401,5 @@ impl<D: Store, O: Owner> Log<D, O> {
             }
         }
         Ok(true)
-    }
-
-    /// Erases a segment without valid pages; it is free from then on, or retired. On an error of the host it is what
-    /// it was.
-    pub(crate) fn erase(&mut self, segment: SegmentId) -> Result<(), LogError> {
-        let i = segment.index();
-        debug_assert_eq!(self.segments.valid[i], 0);
-        if let Some(at) = self.retire_queue.iter().position(|retire_queue| *retire_queue == segment) {
-            self.retire_queue.swap_remove(at);
-            self.segments.in_use -= 1;
-            self.retire(segment);
-            return Ok(());
-        }
-        match self.erase_on_device(segment) {
-            Ok(()) => {
-                self.segments.state[i] = State::Free;
-                self.free.push_back(segment);
-            }
-            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => self.retire(segment),
-            Err(error) => return Err(error.into()),
-        }
-        self.segments.in_use -= 1;
-        Ok(())
-    }
-
-    /// Erases a segment and counts it.
-    #[inline(always)]
-    pub(crate) fn erase_on_device(&mut self, segment: SegmentId) -> Result<(), FlashError> {
-        let i = segment.index();
-        // A count that was read from flash may be any.
-        let erases = self.segments.erases[i].saturating_add(1);
-        let total_erases = self.segments.total_erases + u64::from(erases - self.segments.erases[i]);
-        self.device.erase(segment, SegmentInfo { erases, total_erases, ..SegmentInfo::default() })?;
-        self.counters.erases += 1;
-        self.segments.erases[i] = erases;
-        self.segments.total_erases = total_erases;
-        self.segments.max_erases = self.segments.max_erases.max(erases);
-        Ok(())
     }
 }

@@ -15,6 +15,7 @@ mod client;
 mod config;
 mod counters;
 mod error;
+mod free;
 mod level;
 mod log;
 mod mount_scan;

@@ -72,6 +72,13 @@ pub struct Log<D, O> {
     pub(crate) scrubs: Vec<Ppn>,
     /// By segment, free ones that have to be erased before use; empty if there never was one.
     pub(crate) needs_erase: Vec<bool>,
+    /// By segment, the last sequence number when it was given free: what it holds is superseded by pages up to that.
+    /// Empty if erases are not deferred.
+    pub(crate) freed_seq: Vec<u64>,
+    /// Erases of segments that failed for a moment, and how often.
+    pub(crate) failed_erases: Vec<(SegmentId, u8)>,
+    /// The last erase was one of those.
+    pub(crate) has_erase_failed: bool,
     pub(crate) scratch: Vec<u8>,
     pub(crate) counters: Counters,
     pub(crate) now: Now,
@@ -142,6 +149,9 @@ impl<D: Store, O: Owner> Log<D, O> {
             retired_changed: false,
             scrubs: Vec::new(),
             needs_erase: Vec::new(),
+            freed_seq: Vec::new(),
+            failed_erases: Vec::new(),
+            has_erase_failed: false,
             scratch: vec![0; geometry.page_bytes() as usize],
             counters: Counters::new(data_pages),
             now: Now::default(),
@@ -247,7 +257,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.placement.put(to);
         }
         let page = self.page_info(owner);
-        self.device.program(to, data, page)?;
+        self.program(to, data, page)?;
         client.relocated(owner, to);
         Ok(to)
     }
@@ -268,7 +278,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// The tag of the page that the placement decided on last. Takes the next sequence number.
+    /// The tag of the page that the placement decided on last; its sequence number comes with its program.
     #[inline(always)]
     pub(crate) fn page_info(&mut self, owner: O) -> PageInfo {
         if !D::KEEPS_INFO {
@@ -277,21 +287,34 @@ impl<D: Store, O: Owner> Log<D, O> {
         PageInfo { heat: self.placement.pack(), heat_kind: self.placement.heat_kind(), ..self.own_page_info(owner) }
     }
 
-    /// The tag of a page of which the placement knows nothing. Takes the next sequence number.
+    /// The tag of a page of which the placement knows nothing.
     pub(crate) fn own_page_info(&mut self, owner: O) -> PageInfo {
         if !D::KEEPS_INFO {
             return PageInfo::default();
         }
-        self.seq += 1;
         PageInfo {
             owner: owner.to_u64(),
-            seq: self.seq,
+            seq: 0,
             version: self.now.writes,
             time_us: self.now.us,
             heat: 0,
             heat_kind: self.placement.heat_kind(),
             lost: false,
         }
+    }
+
+    /// Programs a page, with the next sequence number. One whose program was begun has spent its number and its place.
+    #[inline(always)]
+    pub(crate) fn program(&mut self, to: Ppn, data: &[u8], page: PageInfo) -> Result<(), FlashError> {
+        if !D::KEEPS_INFO {
+            return self.device.program(to, data, page);
+        }
+        let seq = self.seq + 1;
+        let programmed = self.device.program(to, data, PageInfo { seq, ..page });
+        if programmed.is_ok() || self.device.was_begun(to) {
+            self.seq = seq;
+        }
+        programmed
     }
 
     /// Invalidates a page of the host that has no successor. The client no longer maps it.
@@ -332,25 +355,6 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// Opens the next free segment for a stream; segments that fail at it are retired.
-    pub(crate) fn open(&mut self, stream: u8) -> Result<(), LogError> {
-        loop {
-            let next = self.free.front().copied();
-            match self.open_stream(stream) {
-                Err(LogError::Flash(FlashError::ProgramFailed { .. } | FlashError::EraseFailed { .. })) => {
-                    self.retire(next.expect("a segment failed to be opened"));
-                }
-                result => return result,
-            }
-        }
-    }
-
-    fn open_stream(&mut self, stream: u8) -> Result<(), LogError> {
-        let Some(segment) = self.free.pop_front() else { return Err(self.no_space()) };
-        self.heads[stream as usize] = self.open_segment(segment, stream)?;
-        Ok(())
-    }
-
     /// What the header of a segment says on flash.
     #[inline(always)]
     pub(crate) fn segment_info(&self, segment: SegmentId) -> SegmentInfo {
@@ -362,36 +366,6 @@ impl<D: Store, O: Owner> Log<D, O> {
             opened_us: self.segments.opened_us[i],
             opened_writes: self.segments.opened_writes[i],
         }
-    }
-
-    /// Makes a free segment an open one and programs its header.
-    pub(crate) fn open_segment(&mut self, segment: SegmentId, stream: u8) -> Result<Head, LogError> {
-        let i = segment.index();
-        if !self.needs_erase.is_empty() && self.needs_erase[i] {
-            self.erase_on_device(segment)?;
-            self.needs_erase[i] = false;
-        }
-        self.segments.stream[i] = stream;
-        self.segments.opened_us[i] = self.now.us;
-        self.segments.opened_writes[i] = self.now.writes;
-        self.device.begin(segment, self.segment_info(segment))?;
-        self.counters.metadata_pages += u64::from(self.config.header_pages);
-        self.openings += 1;
-        self.segments.state[i] = State::Open;
-        self.segments.opened_sequence[i] = self.openings;
-        self.segments.in_use += 1;
-        // All data pages count as valid from the start, so that writing one changes no count.
-        self.segments.valid[i] = self.segments.data_pages;
-        let first = self.geometry.first_page(segment).0;
-        let next = first + self.config.header_pages;
-        let end = next + self.segments.data_pages;
-        self.valid.fill(next, end, true);
-        self.selection.opened(&self.segments, segment);
-        if self.keeps_pages {
-            // Entries of the segment's earlier pages must not be taken for those of pages not yet written.
-            self.placement.clear(Ppn(first), self.geometry.pages_per_segment());
-        }
-        Ok(Head { segment, next, end })
     }
 
     /// Seals an open segment. Its summary is programmed after the last page that was used.

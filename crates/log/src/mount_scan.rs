@@ -2,10 +2,11 @@
 
 use crate::recovery::OwnerMap;
 use crate::restore::RestoredSegment;
+use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
-use margay_format::{Decoded, Formatted, FoundSegment, Kind, PageInfo, Store, Superblock, VERSION, crc32c};
+use margay_format::{Decoded, Formatted, FoundPage, FoundSegment, Kind, PageInfo, Store, Superblock, VERSION, crc32c};
 use margay_policy::{Now, State};
 
 /// What a mount found and cost.
@@ -22,6 +23,11 @@ pub struct MountReport {
     pub estimated_erase_counts: u32,
     /// Segments retired before.
     pub retired_segments: u32,
+    /// Of a device that is cached: pages that were programmed after the last sync that is known, are whole and count.
+    pub verified: u32,
+    /// Of a device that is cached: pages that were programmed after that and do not count, because they or pages
+    /// programmed before them are not whole or missing.
+    pub rolled_back: u32,
 }
 
 /// Why the state of a device could not be recovered.
@@ -88,6 +94,10 @@ pub(crate) struct MountScan {
     ledger: (u64, Vec<(SegmentId, u32)>),
     /// The latest page of all.
     last: Option<(u64, Ppn)>,
+    /// Pages that were found and must not count.
+    pub void: Vec<Ppn>,
+    /// The mark of the device and the pages after it that count, if it has one.
+    verified: Option<(u64, BTreeSet<Ppn>)>,
 }
 
 /// Latest pages that may turn out to be unreadable, one after the other, before a mount gives up looking for a
@@ -100,6 +110,87 @@ impl MountScan {
         device: &mut Formatted<F>,
         superblock: &Superblock,
     ) -> Result<(Self, M), ScanError> {
+        match device.mark()? {
+            Some(mark) => Self::run_after_mark(device, superblock, mark),
+            None => Self::run_in_order(device, superblock),
+        }
+    }
+
+    /// On a device that was cached. Up to the sequence number `mark` everything counts; of what was programmed after it,
+    /// the longest row without a gap, each page of which is whole. So what is found is what there was after some program.
+    fn run_after_mark<F: Flash, M: OwnerMap>(
+        device: &mut Formatted<F>,
+        superblock: &Superblock,
+        mark: u64,
+    ) -> Result<(Self, M), ScanError> {
+        let (mut scan, mut map) = (Self::empty(device.geometry().segments()), M::empty(superblock));
+        let mut doubtful = Vec::new();
+        for segment in scan.scanned(device.layout().reserved_segments) {
+            let mut found = device.scan_segment(segment, Some(mark))?;
+            scan.report.reads += found.reads;
+            if let Some(version) = found.newer {
+                return Err(ScanError::Newer { version, segment });
+            }
+            scan.void.append(&mut found.torn);
+            let after = |page: &&FoundPage| page.kind == Kind::Data && page.seq > mark;
+            doubtful.extend(found.pages.iter().filter(after).copied());
+            scan.take_segment(segment, found, &mut map, |page| page.seq > mark);
+        }
+        scan.fill_in_erase_counts();
+        let verified = device.verify_after(mark, doubtful)?;
+        scan.report.reads += verified.reads;
+        scan.report.verified = verified.pages.len() as u32;
+        scan.seq = verified.seq;
+        verified.pages.iter().for_each(|page| scan.take_page(page, &mut map));
+        scan.void.extend(verified.void);
+        scan.verified = Some((mark, verified.pages.iter().map(|page| page.ppn).collect()));
+        Ok((scan, map))
+    }
+
+    /// After the mark of a device, finds pages behind older ones of a segment whose erase did not become durable. They are
+    /// in segments without any of the `valid` pages, because nothing else is erased.
+    pub fn look_for_hidden<F: Flash>(
+        &mut self,
+        device: &mut Formatted<F>,
+        valid: impl Iterator<Item = Ppn>,
+    ) -> Result<(), FlashError> {
+        let Some((mark, verified)) = self.verified.take() else { return Ok(()) };
+        let in_use = self.in_use(device, valid);
+        for segment in (0..).map(SegmentId).take(self.segments.len()) {
+            if self.segments[segment.index()].state == State::Sealed && !in_use[segment.index()] {
+                let (hidden, reads) = device.pages_after(segment, mark)?;
+                // Of those that count the ones after them may need them, although they hold nothing any more.
+                self.void.extend(hidden.into_iter().filter(|ppn| !verified.contains(ppn)));
+                self.report.reads += reads;
+            }
+        }
+        self.void.sort_unstable();
+        self.void.dedup();
+        self.report.rolled_back = self.void.len() as u32;
+        Ok(())
+    }
+
+    /// By segment, whether it holds any of the `valid` pages.
+    fn in_use<F: Flash>(&self, device: &Formatted<F>, valid: impl Iterator<Item = Ppn>) -> Vec<bool> {
+        let mut in_use = vec![false; self.segments.len()];
+        valid.for_each(|ppn| in_use[device.geometry().segment_of(ppn).index()] = true);
+        in_use
+    }
+
+    /// The segments that may hold data; the reserved ones are noted as such.
+    fn scanned(&mut self, reserved: u32) -> impl Iterator<Item = SegmentId> + use<> {
+        for segment in 0..reserved as usize {
+            self.segments[segment].state = State::Reserved;
+            self.known[segment] = true;
+        }
+        (reserved..self.segments.len() as u32).map(SegmentId)
+    }
+
+    /// On a chip, which does one operation after the other.
+    fn run_in_order<F: Flash, M: OwnerMap>(
+        device: &mut Formatted<F>,
+        superblock: &Superblock,
+    ) -> Result<(Self, M), ScanError> {
         let mut unreadable = Vec::new();
         let mut reads = 0;
         loop {
@@ -107,7 +198,9 @@ impl MountScan {
             match scan.look(device, &mut map, &unreadable, &mut reads)? {
                 Some(last) if unreadable.len() < MAX_UNREADABLE => unreadable.push(last),
                 _ => {
-                    scan.report.damaged.extend(unreadable);
+                    scan.report.damaged.extend(&unreadable);
+                    // Nothing can be done about them on a chip.
+                    scan.void = if device.is_cached() { unreadable } else { Vec::new() };
                     scan.report.reads = reads;
                     return Ok((scan, map));
                 }
@@ -137,6 +230,8 @@ impl MountScan {
             total_erases: 0,
             ledger: (0, Vec::new()),
             last: None,
+            void: Vec::new(),
+            verified: None,
         }
     }
 
@@ -154,19 +249,13 @@ impl MountScan {
         unreadable: &[Ppn],
         reads: &mut u32,
     ) -> Result<Option<Ppn>, ScanError> {
-        let reserved = device.layout().reserved_segments;
-        for segment in (0..self.segments.len() as u32).map(SegmentId) {
-            if segment.0 < reserved {
-                self.segments[segment.index()].state = State::Reserved;
-                self.known[segment.index()] = true;
-                continue;
-            }
-            let found = device.scan_segment(segment)?;
+        for segment in self.scanned(device.layout().reserved_segments) {
+            let found = device.scan_segment(segment, None)?;
             *reads += found.reads;
             if let Some(version) = found.newer {
                 return Err(ScanError::Newer { version, segment });
             }
-            self.take_segment(segment, found, map, unreadable);
+            self.take_segment(segment, found, map, |page| unreadable.contains(&page.ppn));
         }
         self.fill_in_erase_counts();
         let Some((_, ppn)) = self.last else { return Ok(None) };
@@ -182,7 +271,13 @@ impl MountScan {
         }
     }
 
-    fn take_segment<M: OwnerMap>(&mut self, id: SegmentId, found: FoundSegment, map: &mut M, unreadable: &[Ppn]) {
+    fn take_segment<M: OwnerMap>(
+        &mut self,
+        id: SegmentId,
+        found: FoundSegment,
+        map: &mut M,
+        is_left_out: impl Fn(&FoundPage) -> bool,
+    ) {
         let segment = &mut self.segments[id.index()];
         if found.pages.iter().any(|page| page.kind == Kind::Data) {
             segment.state = State::Sealed;
@@ -207,22 +302,25 @@ impl MountScan {
         }
         for page in found.pages.iter().filter(|page| page.kind == Kind::Data) {
             self.seq = self.seq.max(page.seq);
-            if unreadable.contains(&page.ppn) {
-                continue;
-            }
-            if self.last.is_none_or(|(seq, _)| seq < page.seq) {
-                self.last = Some((page.seq, page.ppn));
-            }
-            if let Some(info) = page.info {
-                self.now.us = self.now.us.max(info.time_us);
-                self.now.writes = self.now.writes.max(info.version);
-            }
-            if !map.found(page) {
-                self.report.damaged.push(page.ppn);
+            if !is_left_out(page) {
+                self.take_page(page, map);
             }
         }
-        if segment.state == State::Sealed {
+        if self.segments[id.index()].state == State::Sealed {
             self.report.damaged.extend(found.damaged);
+        }
+    }
+
+    fn take_page<M: OwnerMap>(&mut self, page: &FoundPage, map: &mut M) {
+        if self.last.is_none_or(|(seq, _)| seq < page.seq) {
+            self.last = Some((page.seq, page.ppn));
+        }
+        if let Some(info) = page.info {
+            self.now.us = self.now.us.max(info.time_us);
+            self.now.writes = self.now.writes.max(info.version);
+        }
+        if !map.found(page) {
+            self.report.damaged.push(page.ppn);
         }
     }
 
@@ -233,8 +331,7 @@ impl MountScan {
         listed: Vec<SegmentId>,
         valid: impl Iterator<Item = Ppn>,
     ) -> Vec<SegmentId> {
-        let mut in_use = vec![false; self.segments.len()];
-        valid.for_each(|ppn| in_use[device.geometry().segment_of(ppn).index()] = true);
+        let in_use = self.in_use(device, valid);
         let mut retired = listed;
         retired.sort_unstable();
         retired.dedup();

@@ -3,7 +3,7 @@
 
 use crate::log::{Head, Log};
 use crate::{Client, Content, Hint, LogError, Owner, Progress};
-use margay_flash::{FlashError, Ppn, SegmentId};
+use margay_flash::{Ppn, SegmentId};
 use margay_format::{PageInfo, Store, encode_retired};
 use margay_policy::State;
 
@@ -52,26 +52,20 @@ impl<D: Store, O: Owner> Log<D, O> {
         client: &mut C,
         stream: u8,
         data: &[u8],
-        mut page: PageInfo,
+        page: PageInfo,
     ) -> Result<Ppn, LogError> {
         loop {
             let mut stream = stream;
             if self.heads[stream as usize].is_full() {
                 stream = self.room_for_write(client, stream)?;
-                // The cleaner may have programmed pages meanwhile, and sequence numbers must ascend.
-                if D::KEEPS_INFO {
-                    self.seq += 1;
-                    page.seq = self.seq;
-                }
             }
             let to = Ppn(self.heads[stream as usize].next);
-            match self.device.program(to, data, page) {
+            match self.program(to, data, page) {
                 Ok(()) => {
                     self.heads[stream as usize].next += 1;
                     return Ok(to);
                 }
-                Err(FlashError::ProgramFailed { .. }) => self.retire_head(stream)?,
-                Err(error) => return Err(error.into()),
+                Err(error) => self.after_failed_program(stream, error)?,
             }
         }
     }
@@ -193,6 +187,9 @@ impl<D: Store, O: Owner> Log<D, O> {
                 return Ok(true);
             }
         }
+        if self.erase_ahead()? {
+            return Ok(true);
+        }
         let enough = self.free.len() as u32 > self.config.high_water;
         if enough && !self.has_victim_at_hand() {
             return Ok(false);
@@ -246,10 +243,9 @@ impl<D: Store, O: Owner> Log<D, O> {
         page: PageInfo,
         data: &[u8],
     ) -> Result<(), LogError> {
-        self.seq += 1;
         self.counters.copies += 1;
         let owner = self.owners[ppn.index()];
-        self.program_anywhere(client, owner, PageInfo { seq: self.seq, ..page }, Some(ppn), data)
+        self.program_anywhere(client, owner, page, Some(ppn), data)
     }
 
     /// Programs a page in any stream that has room, for which even the last free segment may be opened. `from` is where
@@ -258,7 +254,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         &mut self,
         client: &mut C,
         owner: O,
-        mut page: PageInfo,
+        page: PageInfo,
         from: Option<Ppn>,
         data: &[u8],
     ) -> Result<(), LogError> {
@@ -271,27 +267,16 @@ impl<D: Store, O: Owner> Log<D, O> {
                         self.seal(head)?;
                     }
                     match self.open(0) {
-                        Err(LogError::NoSpace { .. }) => {
-                            self.make_room_in_place(client, 0)?;
-                            // That may have programmed pages: sequence numbers ascend in every segment.
-                            if D::KEEPS_INFO {
-                                self.seq += 1;
-                                page.seq = self.seq;
-                            }
-                        }
+                        Err(LogError::NoSpace { .. }) => self.make_room_in_place(client, 0)?,
                         result => result?,
                     }
                     0
                 }
             };
             let to = Ppn(self.heads[stream as usize].next);
-            match self.device.program(to, data, page) {
-                Ok(()) => {}
-                Err(FlashError::ProgramFailed { .. }) => {
-                    self.retire_head(stream)?;
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
+            if let Err(error) = self.program(to, data, page) {
+                self.after_failed_program(stream, error)?;
+                continue;
             }
             self.heads[stream as usize].next += 1;
             self.owners[to.index()] = owner;
@@ -331,14 +316,14 @@ impl<D: Store, O: Owner> Log<D, O> {
                 return Ok(());
             }
             let to = Ppn(self.heads[stream as usize].next);
-            self.seq += 1;
-            match self.device.copy(ppn, to, owner.to_u64(), self.seq) {
-                Ok(_) => {}
-                Err(FlashError::ProgramFailed { .. }) => {
-                    self.retire_head(stream)?;
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
+            let seq = self.seq + 1;
+            let copied = self.device.copy(ppn, to, owner.to_u64(), seq);
+            if copied.is_ok() || self.device.was_begun(to) {
+                self.seq = seq;
+            }
+            if let Err(error) = copied {
+                self.after_failed_program(stream, error)?;
+                continue;
             }
             self.heads[stream as usize].next += 1;
             self.counters.copies += 1;

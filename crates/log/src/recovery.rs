@@ -99,6 +99,8 @@ pub struct StartWork {
     /// The checkpoint that was used.
     pub(crate) checkpoint: Option<CheckpointAt>,
     pub(crate) suspect: Option<Suspect>,
+    /// Pages that were found and must never count.
+    pub(crate) void: Vec<Ppn>,
 }
 
 impl StartWork {
@@ -135,11 +137,12 @@ pub fn recover<F: Flash, M: OwnerMap>(
         None => read_retired(&map, &mut pages)?,
     };
     let pages = map.take_pages();
+    scan.look_for_hidden(device, pages.iter().map(|(ppn, ..)| *ppn))?;
     let retired = scan.retire(device, listed, pages.iter().map(|(ppn, ..)| *ppn));
     let suspect = scan.suspect.filter(|suspect| pages.iter().any(|(ppn, ..)| *ppn == suspect.ppn));
-    let MountScan { segments, now, seq, free, report, .. } = scan;
+    let MountScan { segments, now, seq, free, report, void, .. } = scan;
     let restored = Restored { segments, pages, now, seq, free, retired };
-    Ok(Recovered { map, restored, work: StartWork { anchor, checkpoint, suspect }, report })
+    Ok(Recovered { map, restored, work: StartWork { anchor, checkpoint, suspect, void }, report })
 }
 
 /// The anchor, where the checkpoint of a clean stop is, and the reads that it took.

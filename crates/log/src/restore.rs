@@ -193,11 +193,6 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.placement.encode(ppn, self.now)
     }
 
-    /// Whether a free segment has to be erased before use.
-    pub fn needs_erase(&self, segment: SegmentId) -> bool {
-        self.needs_erase.get(segment.index()).is_some_and(|needs_erase| *needs_erase)
-    }
-
     /// Reserves `count` free segments, erased, for pages that are not the log's; the log must not be used after that.
     /// `None` if there are not enough.
     pub fn reserve_free(&mut self, count: u32) -> Result<Option<Vec<(SegmentId, SegmentInfo)>>, LogError> {
@@ -207,16 +202,14 @@ impl<D: Store, O: Owner> Log<D, O> {
             if taken.len() == count as usize {
                 break;
             }
-            if self.needs_erase(segment) {
-                match self.erase_on_device(segment) {
-                    Ok(()) => self.needs_erase[segment.index()] = false,
-                    Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
-                        self.free.retain(|id| *id != segment);
-                        self.retire(segment);
-                        continue;
-                    }
-                    Err(error) => return Err(error.into()),
+            match self.make_erased(segment) {
+                Ok(()) => {}
+                Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
+                    self.free.retain(|id| *id != segment);
+                    self.retire(segment);
+                    continue;
                 }
+                Err(error) => return Err(error.into()),
             }
             taken.push((segment, self.segment_info(segment)));
         }

@@ -28,6 +28,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
     ) -> Result<(Self, Anchor), LogError> {
         // What cannot work is refused before anything is erased.
         let mut log = Self::closed(device, config, policies, owners)?;
+        log.device.reset_mark()?;
         for segment in core::mem::take(&mut log.free) {
             match log.device.erase_for_format(segment) {
                 Ok(()) => log.free.push_back(segment),
@@ -57,12 +58,15 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         restored: &Restored<O>,
         work: StartWork,
     ) -> Result<Anchor, LogError> {
-        let StartWork { mut anchor, checkpoint, suspect } = work;
+        let StartWork { mut anchor, checkpoint, suspect, void } = work;
         let device = self.device_mut();
-        device.note_seq(restored.seq);
+        device.settle(restored.seq, &void)?;
         match &checkpoint {
             Some(at) if device.layout().place == Place::Table => {
-                if !device.forget_record(at)? {
+                if device.forget_record(at)? {
+                    // Nothing may be on flash before that is.
+                    device.sync()?;
+                } else {
                     // It is outdated once a segment was opened after it.
                     self.close_all()?;
                 }
@@ -100,14 +104,9 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
 
     /// The anchor has failed and goes on saying that the device was stopped: its checkpoint must not be whole.
     fn forget_checkpoint(device: &mut Formatted<F>, at: &CheckpointAt) -> Result<(), LogError> {
-        for segment in &at.segments {
-            match device.device_mut().erase(*segment) {
-                // It is outdated once something else is programmed, too (see `is_outdated`).
-                Ok(()) | Err(FlashError::EraseFailed { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        // One that cannot be erased is outdated once something else is programmed, too (see `is_outdated`).
+        at.segments.iter().try_for_each(|segment| device.erase_if_it_can_be(*segment).map(drop))?;
+        Ok(device.sync()?)
     }
 
     fn fill_on(&mut self, restored: &Restored<O>) -> Result<(), LogError> {

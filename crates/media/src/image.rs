@@ -5,7 +5,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-const MAGIC: &[u8; 8] = b"MGIMAGE\x01";
+const MAGIC: &[u8; 7] = b"MGIMAGE";
+/// Version of the file, behind the magic bytes: 2 since files have a mark, which a program that does not keep it must
+/// not write past.
+const VERSION: u8 = 2;
+/// Where the mark is kept: in two places by turns, so that one of them is whole at every moment.
+const MARKS_AT: [u64; 2] = [512, 1024];
 /// Bytes of the file before the first page.
 const HEADER_BYTES: u64 = 4096;
 
@@ -20,6 +25,11 @@ pub struct ImageFlash {
     /// Whether [`Flash::sync`] waits until the host's disk has the data.
     is_synced: bool,
     dirty: bool,
+    /// A sync has failed. The host may have dropped what it was to save, so that the next one would mean nothing.
+    failed_sync: Option<FlashError>,
+    /// The marks as they are in the file.
+    marks: [Option<u64>; 2],
+    version: u8,
     buffer: Vec<u8>,
 }
 
@@ -35,6 +45,12 @@ pub enum ImageError {
     /// Another process uses it.
     #[error("another process uses it")]
     InUse,
+    /// A later version of margay has written it.
+    #[error("it is an image of version {version}, and this margay knows versions up to {VERSION}: use a later margay")]
+    Newer {
+        /// Its version.
+        version: u8,
+    },
     /// Its header makes no sense, or the file is shorter than the header says.
     #[error("its header is damaged: {0}")]
     Damaged(String),
@@ -42,6 +58,20 @@ pub enum ImageError {
 
 fn io_error(error: &io::Error) -> FlashError {
     FlashError::Io { code: error.raw_os_error().unwrap_or(0) }
+}
+
+/// The mark, and the same with every bit inverted: what was written in part is neither.
+fn encode_mark(mark: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&mark.to_le_bytes());
+    bytes[8..].copy_from_slice(&(!mark).to_le_bytes());
+    bytes
+}
+
+fn decode_mark(bytes: [u8; 16]) -> Option<u64> {
+    let (mark, inverted) = bytes.split_at(8);
+    let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).ok();
+    number(mark).filter(|mark| number(inverted) == Some(!mark))
 }
 
 fn invert(bytes: &mut [u8]) {
@@ -58,7 +88,8 @@ impl ImageFlash {
     pub fn create_in(file: File, geometry: Geometry) -> Result<Self, ImageError> {
         lock(&file, false)?;
         let mut header = [0; 40];
-        header[..8].copy_from_slice(MAGIC);
+        header[..7].copy_from_slice(MAGIC);
+        header[7] = VERSION;
         let fields = [geometry.segments(), geometry.pages_per_segment(), geometry.page_bytes(), geometry.spare_bytes()];
         for (slot, field) in header[8..].chunks_exact_mut(4).zip(fields) {
             slot.copy_from_slice(&field.to_le_bytes());
@@ -66,17 +97,21 @@ impl ImageFlash {
         header[24] = u8::from(geometry.is_byte_programmable());
         file.write_all_at(&header, 0)?;
         file.set_len(Self::file_bytes(&geometry))?;
-        Ok(Self::with(file, geometry))
+        Ok(Self::with(file, geometry, VERSION))
     }
 
     /// Opens a device and locks its file: for itself alone, or with `read_only` for all who only read it. The file is then
-    /// opened for reading only.
+    /// opened for reading only; otherwise what is read from then on is what the host's disk has, and not what a failed write
+    /// left in the host's memory.
     pub fn open(path: &Path, read_only: bool) -> Result<Self, ImageError> {
         let file = OpenOptions::new().read(true).write(!read_only).open(path)?;
         lock(&file, read_only)?;
         let mut header = [0; 40];
         match file.read_exact_at(&mut header, 0) {
-            Ok(()) if header.starts_with(MAGIC) => {}
+            Ok(()) if header.starts_with(MAGIC) && header[7] > VERSION => {
+                return Err(ImageError::Newer { version: header[7] });
+            }
+            Ok(()) if header.starts_with(MAGIC) && header[7] > 0 => {}
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error.into()),
             _ => return Err(ImageError::NotAnImage),
         }
@@ -92,12 +127,38 @@ impl ImageFlash {
         if len < needed {
             return Err(damaged(format!("the file has {len} bytes where its geometry needs {needed}")));
         }
-        Ok(Self::with(file, geometry))
+        if !read_only {
+            file.sync_data()?;
+            // Advice that the host may not take; there is nothing to be done about that.
+            let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+        }
+        let mut image = Self::with(file, geometry, header[7]);
+        for (slot, at) in MARKS_AT.into_iter().enumerate() {
+            let mut bytes = [0; 16];
+            image.file.read_exact_at(&mut bytes, at)?;
+            image.marks[slot] = decode_mark(bytes);
+        }
+        Ok(image)
     }
 
-    fn with(file: File, geometry: Geometry) -> Self {
+    fn with(file: File, geometry: Geometry, version: u8) -> Self {
         let stride = (geometry.page_bytes() + geometry.spare_bytes()) as usize;
-        Self { file, geometry, is_synced: true, dirty: false, buffer: vec![0; stride] }
+        Self {
+            file,
+            geometry,
+            is_synced: true,
+            dirty: false,
+            failed_sync: None,
+            marks: [None; 2],
+            version,
+            buffer: vec![0; stride],
+        }
+    }
+
+    fn write_mark(&mut self, slot: usize, mark: Option<u64>) -> io::Result<()> {
+        self.file.write_all_at(&mark.map_or([0; 16], encode_mark), MARKS_AT[slot])?;
+        self.marks[slot] = mark;
+        Ok(())
     }
 
     /// The same device with a [`Flash::sync`] that does not wait for the host's disk. Data that was synced may then be
@@ -184,10 +245,52 @@ impl Flash for ImageFlash {
     }
 
     fn sync(&mut self) -> Result<(), FlashError> {
-        if self.is_synced && std::mem::take(&mut self.dirty) {
-            self.file.sync_data().map_err(|error| io_error(&error))?;
+        if let Some(error) = self.failed_sync {
+            return Err(error);
+        }
+        if self.is_synced && self.dirty {
+            let synced = self.file.sync_data().map_err(|error| io_error(&error));
+            self.failed_sync = synced.err();
+            synced?;
+            self.dirty = false;
         }
         Ok(())
+    }
+
+    fn is_cached(&self) -> bool {
+        self.is_synced
+    }
+
+    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        check_page(&self.geometry, ppn, 0, 0)?;
+        self.dirty = true;
+        // Zeros, inverted like everything.
+        self.buffer.fill(0xFF);
+        self.file.write_all_at(&self.buffer, self.at(ppn)).map_err(|error| io_error(&error))
+    }
+
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        Ok(self.marks.into_iter().flatten().max())
+    }
+
+    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+        let set = |image: &mut Self| {
+            if mark < image.marks[0].max(image.marks[1]) {
+                image.write_mark(0, None)?;
+                image.write_mark(1, None)?;
+            }
+            if mark.is_none() {
+                return Ok(());
+            }
+            if image.version < VERSION {
+                image.file.write_all_at(&[VERSION], MAGIC.len() as u64)?;
+                image.version = VERSION;
+            }
+            // The other one stays as it is.
+            image.write_mark(usize::from(image.marks[0] > image.marks[1]), mark)
+        };
+        self.dirty = true;
+        set(self).map_err(|error| io_error(&error))
     }
 }
 
@@ -253,7 +356,12 @@ mod tests {
         std::fs::write(&path, b"hello").unwrap();
         assert!(matches!(ImageFlash::open(&path, true), Err(ImageError::NotAnImage)));
         let mut header = [0u8; 5000];
-        header[..8].copy_from_slice(MAGIC);
+        header[..7].copy_from_slice(MAGIC);
+        assert!(matches!(ImageFlash::open(&path, true), Err(ImageError::NotAnImage)));
+        header[7] = VERSION + 1;
+        std::fs::write(&path, header).unwrap();
+        assert!(matches!(ImageFlash::open(&path, true), Err(ImageError::Newer { version: 3 })));
+        header[7] = 1;
         std::fs::write(&path, header).unwrap();
         assert!(matches!(ImageFlash::open(&path, true), Err(ImageError::Damaged(_))));
         for at in [8, 12, 16] {
@@ -262,5 +370,44 @@ mod tests {
         std::fs::write(&path, header).unwrap();
         let error = ImageFlash::open(&path, true).unwrap_err().to_string();
         assert_eq!(error, "its header is damaged: the file has 5000 bytes where its geometry needs 266240");
+    }
+
+    #[test]
+    fn the_mark_survives_and_one_that_was_written_in_part_leaves_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flash.img");
+        let geometry = Geometry::new(3, 4, 512).unwrap().with_spare(64);
+        let mut image = ImageFlash::create(&path, geometry).unwrap();
+        assert_eq!(image.mark(), Ok(None));
+        for mark in [0, 7, 9] {
+            image.set_mark(Some(mark)).unwrap();
+            drop(image);
+            image = ImageFlash::open(&path, false).unwrap();
+            assert_eq!(image.mark(), Ok(Some(mark)));
+        }
+        let newest = usize::from(image.marks[1] == Some(9));
+        image.file.write_all_at(&[8], MARKS_AT[newest]).unwrap();
+        drop(image);
+        image = ImageFlash::open(&path, false).unwrap();
+        assert_eq!(image.mark(), Ok(Some(7)));
+        image.set_mark(Some(3)).unwrap();
+        assert_eq!(image.mark(), Ok(Some(3)), "a device that is formatted anew");
+        image.set_mark(None).unwrap();
+        drop(image);
+        assert_eq!(ImageFlash::open(&path, false).unwrap().mark(), Ok(None));
+    }
+
+    #[test]
+    fn a_voided_page_reads_as_zeros() {
+        let dir = tempfile::tempdir().unwrap();
+        let geometry = Geometry::new(3, 4, 512).unwrap().with_spare(64);
+        let mut image = ImageFlash::create(&dir.path().join("flash.img"), geometry).unwrap();
+        image.program(Ppn(5), &[7; 512], &[3; 64]).unwrap();
+        image.void_page(Ppn(5)).unwrap();
+        let (mut data, mut spare) = ([1; 512], [1; 64]);
+        image.read(Ppn(5), &mut data, &mut spare).unwrap();
+        assert_eq!((data, spare), ([0; 512], [0; 64]));
+        image.read(Ppn(6), &mut data, &mut spare).unwrap();
+        assert_eq!((data, spare), ([0xFF; 512], [0xFF; 64]));
     }
 }

@@ -114,4 +114,10 @@ impl Flash for RamFlash {
         old.iter_mut().zip(bytes).for_each(|(old, new)| *old &= new);
         Ok(())
     }
+
+    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        check_page(&self.geometry, ppn, 0, 0)?;
+        self.page_bytes_mut(ppn).fill(0);
+        Ok(())
+    }
 }

@@ -1,8 +1,10 @@
+use crate::Damage;
 use crate::ram::{check_page, check_part};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 
 /// A layer that enforces the contract: pages of a segment in ascending order, none twice, bits of parts only
-/// from 1 to 0, nothing past the end.
+/// from 1 to 0, nothing past the end. A program that failed counts as done; a segment whose erase failed cannot be
+/// programmed until it is erased.
 #[derive(Clone, Debug)]
 pub struct Strict<F> {
     device: F,
@@ -22,9 +24,28 @@ impl<F: Flash> Strict<F> {
         self.device
     }
 
+    /// The device below.
+    pub fn inner(&self) -> &F {
+        &self.device
+    }
+
     /// The device below, to damage it in tests.
     pub fn inner_mut(&mut self) -> &mut F {
         &mut self.device
+    }
+}
+
+impl<F: Damage> Strict<F> {
+    /// Looks at what the device holds, after a crash that undid programs or erases: the pages behind the last one with a
+    /// byte that is not erased may be programmed.
+    pub fn look_again(&mut self) {
+        let geometry = *self.device.geometry();
+        self.next.fill(0);
+        for ppn in (0..geometry.pages()).map(Ppn) {
+            if self.device.page_bytes_mut(ppn).iter().any(|byte| *byte != 0xFF) {
+                self.next[geometry.segment_of(ppn).index()] = geometry.page_in_segment(ppn) + 1;
+            }
+        }
     }
 }
 
@@ -58,8 +79,10 @@ impl<F: Flash> Flash for Strict<F> {
         if segment.0 >= segments {
             return Err(FlashError::SegmentOutOfRange { segment, segments });
         }
+        self.next[segment.index()] = self.device.geometry().pages_per_segment();
+        self.device.erase(segment)?;
         self.next[segment.index()] = 0;
-        self.device.erase(segment)
+        Ok(())
     }
 
     fn has_payload(&self) -> bool {
@@ -84,12 +107,32 @@ impl<F: Flash> Flash for Strict<F> {
     fn sync(&mut self) -> Result<(), FlashError> {
         self.device.sync()
     }
+
+    fn is_cached(&self) -> bool {
+        self.device.is_cached()
+    }
+
+    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        let geometry = self.device.geometry();
+        check_page(geometry, ppn, 0, 0)?;
+        let (segment, page) = (geometry.segment_of(ppn), geometry.page_in_segment(ppn));
+        self.next[segment.index()] = self.next[segment.index()].max(page + 1);
+        self.device.void_page(ppn)
+    }
+
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        self.device.mark()
+    }
+
+    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+        self.device.set_mark(mark)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Meter, NullFlash, RamFlash};
+    use crate::{Cached, Call, Effect, Flaky, Loss, Meter, NullFlash, RamFlash};
 
     fn geometry() -> Geometry {
         Geometry::new(3, 4, 16).unwrap()
@@ -105,6 +148,28 @@ mod tests {
         assert_eq!(flash.program(Ppn(5), &[], &[]), early);
         flash.erase(SegmentId(1)).unwrap();
         flash.program(Ppn(4), &[], &[]).unwrap();
+    }
+
+    #[test]
+    fn what_failed_is_not_programmed_again_and_what_a_crash_undid_is() {
+        let cached = Cached::new(Flaky::new(RamFlash::new(geometry())), 16);
+        let mut flash = Strict::new(cached);
+        flash.program(Ppn(0), &[1; 16], &[]).unwrap();
+        flash.sync().unwrap();
+        flash.inner_mut().inner_mut().fail(Call::Program, 0..1, Effect::NotDone, 5);
+        flash.inner_mut().inner_mut().fail(Call::Erase, 0..1, Effect::HalfDone, 5);
+        assert_eq!(flash.program(Ppn(1), &[2; 16], &[]), Err(FlashError::Io { code: 5 }));
+        assert_eq!(flash.program(Ppn(1), &[2; 16], &[]), Err(FlashError::NotErased { ppn: Ppn(1) }));
+        flash.program(Ppn(2), &[3; 16], &[]).unwrap();
+        assert_eq!(flash.erase(SegmentId(0)), Err(FlashError::Io { code: 5 }));
+        assert!(flash.program(Ppn(3), &[4; 16], &[]).is_err(), "the segment may be half erased");
+        flash.inner_mut().crash(Loss::Everything, 0);
+        flash.look_again();
+        assert_eq!(flash.program(Ppn(0), &[2; 16], &[]), Err(FlashError::NotErased { ppn: Ppn(0) }));
+        flash.program(Ppn(1), &[2; 16], &[]).unwrap();
+        flash.void_page(Ppn(2)).unwrap();
+        assert_eq!(flash.program(Ppn(2), &[2; 16], &[]), Err(FlashError::NotErased { ppn: Ppn(2) }));
+        flash.program(Ppn(3), &[2; 16], &[]).unwrap();
     }
 
     #[test]

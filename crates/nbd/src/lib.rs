@@ -15,5 +15,5 @@ pub use error::{Errno, ProtocolError, Refusal};
 pub use export::{Export, Session};
 pub use handshake::{Event, Handshake, greeting};
 pub use reply::{Extent, Replies};
-pub use request::{Request, RequestKind, next_request};
-pub use wire::{MAX_OPTION_BYTES, MAX_PAYLOAD_BYTES};
+pub use request::{Request, RequestKind};
+pub use wire::{MAX_OPTION_BYTES, MAX_PAYLOAD_BYTES, REQUEST_BYTES};

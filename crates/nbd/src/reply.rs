@@ -59,35 +59,34 @@ impl Replies {
         output.extend_from_slice(message);
     }
 
-    /// Appends the reply to a read: all of its bytes, and their runs of data and holes. The structured form leaves
-    /// the bytes of holes out, unless the client wants the reply in one piece.
-    pub fn read(&self, cookie: u64, offset: u64, bytes: &[u8], runs: &[Extent], one_piece: bool, output: &mut Vec<u8>) {
+    /// Whether a read may be answered in chunks, and its holes without their bytes.
+    pub const fn has_chunks(&self) -> bool {
+        self.structured
+    }
+
+    /// Appends what goes before the data of a read, `len_bytes` bytes from `offset` on, which the caller appends. In the
+    /// structured form it is one chunk of the reply, perhaps the last; in the simple form it is the whole reply.
+    pub fn data(&self, cookie: u64, offset: u64, len_bytes: u32, is_last: bool, output: &mut Vec<u8>) {
         if !self.structured {
-            Self::simple(cookie, 0, output);
-            output.extend_from_slice(bytes);
-            return;
+            return Self::simple(cookie, 0, output);
         }
-        if bytes.is_empty() {
-            return Self::chunk(cookie, chunk::DONE, chunk::NONE, 0, output);
+        Self::chunk(cookie, if is_last { chunk::DONE } else { 0 }, chunk::OFFSET_DATA, 8 + len_bytes as usize, output);
+        output.extend_from_slice(&offset.to_be_bytes());
+    }
+
+    /// Appends a chunk of the reply to a read: a hole of `len_bytes` bytes from `offset` on. Structured form only.
+    pub fn hole(&self, cookie: u64, offset: u64, len_bytes: u32, is_last: bool, output: &mut Vec<u8>) {
+        Self::chunk(cookie, if is_last { chunk::DONE } else { 0 }, chunk::OFFSET_HOLE, 12, output);
+        output.extend_from_slice(&offset.to_be_bytes());
+        output.extend_from_slice(&len_bytes.to_be_bytes());
+    }
+
+    /// Appends the reply to a read of no bytes.
+    pub fn no_data(&self, cookie: u64, output: &mut Vec<u8>) {
+        if !self.structured {
+            return Self::simple(cookie, 0, output);
         }
-        let whole = [Extent { len_bytes: bytes.len() as u32, is_hole: false }];
-        let runs = if one_piece || runs.is_empty() { &whole } else { runs };
-        let mut at = 0;
-        for (i, run) in runs.iter().enumerate() {
-            let flags = if i + 1 == runs.len() { chunk::DONE } else { 0 };
-            let place = (offset + at as u64).to_be_bytes();
-            if run.is_hole {
-                Self::chunk(cookie, flags, chunk::OFFSET_HOLE, 12, output);
-                output.extend_from_slice(&place);
-                output.extend_from_slice(&run.len_bytes.to_be_bytes());
-            } else {
-                let part = &bytes[at..at + run.len_bytes as usize];
-                Self::chunk(cookie, flags, chunk::OFFSET_DATA, 8 + part.len(), output);
-                output.extend_from_slice(&place);
-                output.extend_from_slice(part);
-            }
-            at += run.len_bytes as usize;
-        }
+        Self::chunk(cookie, chunk::DONE, chunk::NONE, 0, output);
     }
 
     /// Appends the reply to a block status request: the extents of its range, from its start.

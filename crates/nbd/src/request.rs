@@ -1,6 +1,7 @@
 use crate::error::{Errno, ProtocolError, Refusal};
 use crate::export::{Export, Session};
-use crate::wire::{self, Bytes, MAX_PAYLOAD_BYTES, command, command_flag};
+use crate::wire::{self, MAX_PAYLOAD_BYTES, REQUEST_BYTES, command, command_flag};
+use std::ops::Range;
 
 /// The command of a request, with its flags and data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,10 +11,8 @@ pub enum RequestKind {
         /// The reply has to be in one piece.
         dont_fragment: bool,
     },
-    /// Write bytes.
+    /// Write the bytes that follow the request.
     Write {
-        /// The bytes.
-        data: Vec<u8>,
         /// Reply only when the write survives a power cut.
         fua: bool,
     },
@@ -46,6 +45,17 @@ pub enum RequestKind {
     Bad(Refusal),
 }
 
+impl RequestKind {
+    /// Whether the reply is to come only when what was done survives a power cut.
+    pub fn is_durable(&self) -> bool {
+        match self {
+            Self::Write { fua } | Self::Trim { fua } | Self::WriteZeroes { fua, .. } => *fua,
+            Self::Flush => true,
+            Self::Read { .. } | Self::Cache | Self::BlockStatus { .. } | Self::Disconnect | Self::Bad(_) => false,
+        }
+    }
+}
+
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -55,11 +65,32 @@ pub struct Request {
     pub offset: u64,
     /// Length of the range.
     pub len_bytes: u32,
+    /// Bytes that follow the request: the data of a write, also of one that is refused.
+    pub payload_bytes: u32,
     /// What is to be done with the range.
     pub kind: RequestKind,
 }
 
 impl Request {
+    /// Decodes a request. The data of a write follow it.
+    ///
+    /// # Errors
+    /// The bytes are no request, or its data are too long: where the next one starts is unknown.
+    pub fn decode(bytes: &[u8; REQUEST_BYTES], session: &Session) -> Result<Self, ProtocolError> {
+        let number = |at: Range<usize>| bytes[at].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let (magic, flags, command, len_bytes) =
+            (number(0..4) as u32, number(4..6) as u16, number(6..8) as u16, number(24..28) as u32);
+        if magic != wire::REQUEST_MAGIC {
+            return Err(ProtocolError::RequestMagic { magic });
+        }
+        let payload_bytes = if command == command::WRITE { len_bytes } else { 0 };
+        if payload_bytes > MAX_PAYLOAD_BYTES {
+            return Err(ProtocolError::WriteTooLong { len_bytes });
+        }
+        let kind = kind_of(command, flags, len_bytes, session);
+        Ok(Self { cookie: number(8..16), offset: number(16..24), len_bytes, payload_bytes, kind })
+    }
+
     /// Checks a request before anything is done: first that its range lies within the export (`ENOSPC` for writes and
     /// zeros, else `EINVAL`), then that the export can be written (`EPERM`), then that zeros which have to be fast can
     /// be (`ENOTSUP`).
@@ -107,36 +138,7 @@ impl Request {
     }
 }
 
-/// Takes the next request from the front of `input`; `None` if it has not arrived whole.
-///
-/// # Errors
-/// The input is no request, and where the next one starts is unknown.
-pub fn next_request(input: &mut Vec<u8>, session: &Session) -> Result<Option<Request>, ProtocolError> {
-    let mut bytes = Bytes(input);
-    let (Some(magic), Some(flags), Some(kind), Some(cookie), Some(offset), Some(len_bytes)) =
-        (bytes.u32(), bytes.u16(), bytes.u16(), bytes.u64(), bytes.u64(), bytes.u32())
-    else {
-        return Ok(None);
-    };
-    if magic != wire::REQUEST_MAGIC {
-        return Err(ProtocolError::RequestMagic { magic });
-    }
-    let mut taken = wire::REQUEST_BYTES;
-    let mut data = Vec::new();
-    if kind == command::WRITE {
-        if len_bytes > MAX_PAYLOAD_BYTES {
-            return Err(ProtocolError::WriteTooLong { len_bytes });
-        }
-        let Some(payload) = bytes.take(len_bytes as usize) else { return Ok(None) };
-        data = payload.to_vec();
-        taken += payload.len();
-    }
-    input.drain(..taken);
-    let kind = kind_of(kind, flags, len_bytes, data, session);
-    Ok(Some(Request { cookie, offset, len_bytes, kind }))
-}
-
-fn kind_of(kind: u16, flags: u16, len_bytes: u32, data: Vec<u8>, session: &Session) -> RequestKind {
+fn kind_of(kind: u16, flags: u16, len_bytes: u32, session: &Session) -> RequestKind {
     use command_flag::{DF, FAST_ZERO, FUA, NO_HOLE, REQ_ONE};
     let bad = |message| RequestKind::Bad(Refusal::new(Errno::Inval, message));
     // FUA is allowed on every command, and means nothing on those that change nothing.
@@ -159,7 +161,7 @@ fn kind_of(kind: u16, flags: u16, len_bytes: u32, data: Vec<u8>, session: &Sessi
             RequestKind::Bad(Refusal::new(errno, "the read is longer than this server accepts"))
         }
         command::READ => RequestKind::Read { dont_fragment: is(DF) },
-        command::WRITE => RequestKind::Write { data, fua: is(FUA) },
+        command::WRITE => RequestKind::Write { fua: is(FUA) },
         command::DISC => RequestKind::Disconnect,
         command::FLUSH => RequestKind::Flush,
         command::TRIM => RequestKind::Trim { fua: is(FUA) },

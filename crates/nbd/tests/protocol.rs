@@ -1,6 +1,6 @@
 //! The handshake by its bytes, and input that no client should send.
 
-use margay_nbd::{Event, Export, Handshake, ProtocolError, RequestKind, Session, next_request};
+use margay_nbd::{Event, Export, Handshake, ProtocolError, Request, RequestKind, Session};
 
 fn exports() -> Vec<Export> {
     let export = |name: &str, read_only| Export {
@@ -151,11 +151,14 @@ fn no_bytes_make_it_panic_or_take_memory_without_bound() {
         let (mut input, mut output) = (bytes.clone(), Vec::new());
         while matches!(handshake.step(&exports(), &mut input, &mut output), Ok(Event::Serve(_))) {}
         assert!(output.len() < 1 << 20);
-        let mut input = bytes;
-        while let Ok(Some(request)) = next_request(&mut input, &session) {
-            if let RequestKind::Write { data, .. } = &request.kind {
-                assert_eq!(data.len(), request.len_bytes as usize);
-            }
+        let mut rest = &bytes[..];
+        while let Some((header, behind)) = rest.split_first_chunk()
+            && let Ok(request) = Request::decode(header, &session)
+            && let Some((_, behind)) = behind.split_at_checked(request.payload_bytes as usize)
+        {
+            let is_write = matches!(request.kind, RequestKind::Write { .. } | RequestKind::Bad(_));
+            assert!(is_write || request.payload_bytes == 0);
+            rest = behind;
         }
     }
 }

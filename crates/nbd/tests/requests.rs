@@ -1,6 +1,6 @@
 //! Requests by their bytes: what is refused before anything is done, and the form of the replies.
 
-use margay_nbd::{Errno, Export, Extent, Refusal, Replies, Request, RequestKind, Session, next_request};
+use margay_nbd::{Errno, Export, ProtocolError, Refusal, Replies, Request, RequestKind, Session};
 
 const PAGE: u64 = 4096;
 const SIZE: u64 = 8 * PAGE;
@@ -31,7 +31,7 @@ fn export(read_only: bool) -> Export {
     }
 }
 
-/// A request as it arrives; a write brings its data.
+/// A request as it arrives.
 fn request(command: u16, flags: u16, offset: u64, len_bytes: u32) -> Request {
     let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();
     bytes.extend_from_slice(&flags.to_be_bytes());
@@ -39,11 +39,8 @@ fn request(command: u16, flags: u16, offset: u64, len_bytes: u32) -> Request {
     bytes.extend_from_slice(&7u64.to_be_bytes());
     bytes.extend_from_slice(&offset.to_be_bytes());
     bytes.extend_from_slice(&len_bytes.to_be_bytes());
-    if command == WRITE {
-        bytes.resize(bytes.len() + len_bytes as usize, 0xA5);
-    }
-    let request = next_request(&mut bytes, &SESSION).unwrap().unwrap();
-    assert!(bytes.is_empty(), "the data of a write are taken with it");
+    let request = Request::decode(&bytes.try_into().unwrap(), &SESSION).unwrap();
+    assert_eq!(request.payload_bytes, if command == WRITE { len_bytes } else { 0 });
     assert_eq!((request.cookie, request.offset, request.len_bytes), (7, offset, len_bytes));
     request
 }
@@ -156,23 +153,41 @@ fn a_long_message_is_cut_between_characters() {
 }
 
 #[test]
-fn structured_reads_leave_holes_out_unless_the_reply_is_to_be_in_one_piece() {
-    let runs = [Extent { len_bytes: 3, is_hole: true }, Extent { len_bytes: 2, is_hole: false }];
-    let replies = Replies::new(&SESSION);
-    let kinds = |one_piece| {
-        let mut output = Vec::new();
-        replies.read(7, 100, &[0, 0, 0, 8, 9], &runs, one_piece, &mut output);
-        let (mut rest, mut kinds) = (&output[..], Vec::new());
-        while let [_, _, _, _, _, done, _, kind, ..] = *rest {
-            let len = u32::from_be_bytes(rest[16..20].try_into().unwrap()) as usize;
-            kinds.push((kind, done, rest[20..20 + len].to_vec()));
-            rest = &rest[20 + len..];
-        }
-        kinds
+fn what_is_no_request_and_a_write_that_is_too_long_are_errors_of_the_protocol() {
+    let mut bytes = [0xFF; margay_nbd::REQUEST_BYTES];
+    assert_eq!(Request::decode(&bytes, &SESSION), Err(ProtocolError::RequestMagic { magic: u32::MAX }));
+    bytes[..8].copy_from_slice(&[0x25, 0x60, 0x95, 0x13, 0, 0, 0, 1]);
+    assert_eq!(Request::decode(&bytes, &SESSION), Err(ProtocolError::WriteTooLong { len_bytes: u32::MAX }));
+    bytes[24..].copy_from_slice(&margay_nbd::MAX_PAYLOAD_BYTES.to_be_bytes());
+    assert!(Request::decode(&bytes, &SESSION).is_ok());
+}
+
+#[test]
+fn the_data_of_a_write_with_foreign_flags_follow_it_too() {
+    assert!(matches!(request(WRITE, DF, 0, 512).kind, RequestKind::Bad(_)));
+}
+
+#[test]
+fn the_reply_to_a_read_is_chunks_of_data_and_holes_or_a_simple_head() {
+    let (structured, mut output) = (Replies::new(&SESSION), Vec::new());
+    structured.hole(7, 100, 3, false, &mut output);
+    structured.data(7, 103, 2, true, &mut output);
+    let chunk = |done: u8, kind: u8, len: u8, rest: &[u8]| {
+        [&[0x66, 0x8e, 0x33, 0xef, 0, done, 0, kind, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, len][..], rest].concat()
     };
-    let at = |offset: u64, rest: &[u8]| [&offset.to_be_bytes()[..], rest].concat();
-    assert_eq!(kinds(false), [(2, 0, at(100, &[0, 0, 0, 3])), (1, 1, at(103, &[8, 9]))]);
-    assert_eq!(kinds(true), [(1, 1, at(100, &[0, 0, 0, 8, 9]))]);
+    let (hole, data) =
+        (chunk(0, 2, 12, &[0, 0, 0, 0, 0, 0, 0, 100, 0, 0, 0, 3]), chunk(1, 1, 10, &103u64.to_be_bytes()));
+    assert_eq!(output, [hole, data].concat());
+    output.clear();
+    structured.no_data(7, &mut output);
+    assert_eq!(output, chunk(1, 0, 0, &[]));
+    let simple = Replies::new(&Session { structured: false, ..SESSION });
+    assert!(structured.has_chunks() && !simple.has_chunks());
+    output.clear();
+    simple.data(7, 100, 5, true, &mut output);
+    simple.no_data(7, &mut output);
+    let head = [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+    assert_eq!(output, [head, head].concat());
 }
 
 #[test]

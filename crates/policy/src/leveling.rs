@@ -2,7 +2,7 @@
 
 use crate::index::MinTree;
 use crate::segments::{Segments, State};
-use crate::spec::{Args, Kind, Parameter, Row, Spec};
+use crate::spec::{Args, Parameter, PolicyKind, Row, Spec};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::fmt;
@@ -40,7 +40,7 @@ pub type LevelingBuild = fn(&Args, u32) -> Option<Box<dyn Leveling>>;
 #[derive(Debug)]
 pub enum LevelingKind {}
 
-impl Kind for LevelingKind {
+impl PolicyKind for LevelingKind {
     const WHAT: &'static str = "leveling policy";
     type Build = LevelingBuild;
 

@@ -237,7 +237,7 @@ pub fn find_row<'a, B>(what: &str, rows: &'a [Row<B>], text: &str) -> Result<&'a
 }
 
 /// What a table lists.
-pub trait Kind: 'static {
+pub trait PolicyKind: 'static {
     /// What messages call an entry of the table.
     const WHAT: &'static str;
     /// How an entry is built.
@@ -249,12 +249,12 @@ pub trait Kind: 'static {
 
 /// A policy of a table with its parameters. It is parsed from text, and prints as text that is parsed to the same
 /// value.
-pub struct Spec<K: Kind> {
+pub struct Spec<K: PolicyKind> {
     row: &'static Row<K::Build>,
     values: Values,
 }
 
-impl<K: Kind> Spec<K> {
+impl<K: PolicyKind> Spec<K> {
     fn of(row: &'static Row<K::Build>) -> Self {
         let mut values = [Value::Absent; MAX_PARAMETERS];
         for (value, parameter) in values.iter_mut().zip(row.parameters) {
@@ -293,33 +293,33 @@ impl<K: Kind> Spec<K> {
 }
 
 /// The first row with its default parameters.
-impl<K: Kind> Default for Spec<K> {
+impl<K: PolicyKind> Default for Spec<K> {
     fn default() -> Self {
         Self::of(K::rows().next().expect("a table has a row"))
     }
 }
 
-impl<K: Kind> Clone for Spec<K> {
+impl<K: PolicyKind> Clone for Spec<K> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K: Kind> Copy for Spec<K> {}
+impl<K: PolicyKind> Copy for Spec<K> {}
 
-impl<K: Kind> PartialEq for Spec<K> {
+impl<K: PolicyKind> PartialEq for Spec<K> {
     fn eq(&self, other: &Self) -> bool {
         self.row.name == other.row.name && self.values == other.values
     }
 }
 
-impl<K: Kind> fmt::Debug for Spec<K> {
+impl<K: PolicyKind> fmt::Debug for Spec<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl<K: Kind> fmt::Display for Spec<K> {
+impl<K: PolicyKind> fmt::Display for Spec<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.row.name)?;
         let mut separator = ':';
@@ -333,7 +333,7 @@ impl<K: Kind> fmt::Display for Spec<K> {
     }
 }
 
-impl<K: Kind> FromStr for Spec<K> {
+impl<K: PolicyKind> FromStr for Spec<K> {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {

@@ -1,9 +1,9 @@
 //! Policies as text.
 
-use margay_policy::spec::{Kind, ParameterKind};
+use margay_policy::spec::{ParameterKind, PolicyKind};
 use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Sizing, Spec};
 
-fn prints_as_what_reads_as_the_same<K: Kind>(specs: impl Iterator<Item = Spec<K>>) {
+fn prints_as_what_reads_as_the_same<K: PolicyKind>(specs: impl Iterator<Item = Spec<K>>) {
     for spec in specs {
         let again: Spec<K> = spec.to_string().parse().unwrap();
         assert!(again == spec, "{spec}");

@@ -1,89 +1,115 @@
-//! A connection: the handshake, then requests to the volume's thread and its replies to the client.
+//! A connection: its handshake, in TLS if there is one, and what all connections share.
 
-use crate::engine::{Job, Reply};
-use crate::queue::QueueSender;
-use margay_nbd::{Errno, Event, Export, Handshake, Replies, RequestKind, Session, greeting, next_request};
+use crate::activity::{Activity, Wait};
+use crate::engine::Job;
+use crate::limits::Limits;
+use crate::memory::Memory;
+use crate::queue::Queue;
+use crate::transmission::transmit;
+use margay_nbd::{Event, Export, Handshake, Session, greeting};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 /// What all connections share.
 pub(crate) struct Shared {
     pub exports: Vec<Export>,
     /// The queue of each export's volume.
-    pub queues: Vec<QueueSender<Job>>,
+    pub queues: Vec<Queue<Job>>,
     pub tls: Option<TlsAcceptor>,
     pub requires_tls: bool,
-    pub max_requests: usize,
-    /// Becomes true when the server stops.
-    pub stopping: watch::Receiver<bool>,
+    pub limits: Limits,
+    pub memory: Arc<Memory>,
+    pub stopping: Stopping,
 }
 
-/// A client that has not completed its handshake after this time is disconnected.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
-/// When the server stops, a client that takes no byte of its replies for this long is disconnected.
-const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+/// When the server was asked to stop, if it was.
+#[derive(Clone, Debug)]
+pub(crate) struct Stopping(pub watch::Receiver<Option<Instant>>);
 
-fn invalid(error: impl std::fmt::Display) -> io::Error {
+impl Stopping {
+    /// Waits until the server stops; the time at which it was asked to.
+    pub async fn begun(&mut self) -> Instant {
+        match self.0.wait_for(Option::is_some).await {
+            Ok(time) => time.unwrap_or_else(Instant::now),
+            // The server has ended.
+            Err(_) => Instant::now(),
+        }
+    }
+
+    /// Waits until the server has been stopping for so long.
+    pub async fn for_long(&mut self, time: Duration) {
+        let begun = self.begun().await;
+        tokio::time::sleep_until((begun + time).into()).await;
+    }
+}
+
+pub(crate) fn late(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+pub(crate) fn invalid(error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
 
-/// Serves a client until it disconnects or the server stops.
-pub(crate) async fn serve<S>(stream: S, shared: Arc<Shared>) -> io::Result<()>
+/// Serves a client until it disconnects, has to make room for another one, or the server stops.
+pub(crate) async fn serve<S>(stream: S, shared: Arc<Shared>, activity: Arc<Activity>) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut stopping = shared.stopping.clone();
-    let session = tokio::select! {
-        session = handshake(stream, &shared) => session?,
-        _ = stopping.wait_for(|stop| *stop) => return Ok(()),
+    let waiting = activity.wait(Wait::Receiving);
+    let agreed = tokio::time::timeout(shared.limits.handshake_timeout, handshake(stream, &shared));
+    let agreed = tokio::select! {
+        agreed = agreed => agreed.map_err(|_| late("it did not complete its handshake in time"))??,
+        error = activity.evicted() => return Err(error),
+        _ = stopping.begun() => return Ok(()),
     };
-    match session {
-        Some((Connected::Plain(stream), session, input)) => transmit(stream, session, input, shared).await,
-        Some((Connected::Secure(stream), session, input)) => transmit(*stream, session, input, shared).await,
+    drop(waiting);
+    match agreed {
+        Some((Connected::Plain(stream), agreed)) => transmit(stream, agreed, shared, activity).await,
+        Some((Connected::Secure(stream), agreed)) => transmit(*stream, agreed, shared, activity).await,
         None => Ok(()),
     }
 }
 
+/// The stream of a client whose handshake is complete.
 enum Connected<S> {
     Plain(S),
     Secure(Box<tokio_rustls::server::TlsStream<S>>),
 }
 
-/// Agrees on a session, in TLS if the client starts it; `None` if the client leaves before. Input that was received
-/// behind the handshake comes with it.
-async fn handshake<S>(mut stream: S, shared: &Shared) -> io::Result<Option<(Connected<S>, Session, Vec<u8>)>>
+/// What came of a handshake.
+pub(crate) struct Agreed {
+    pub session: Session,
+    /// What was received behind the handshake.
+    pub input: Vec<u8>,
+}
+
+/// Agrees on a session, in TLS if the client starts it; `None` if the client leaves before.
+async fn handshake<S>(mut stream: S, shared: &Shared) -> io::Result<Option<(Connected<S>, Agreed)>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let late = |_| invalid("the client did not complete its handshake in time");
     let mut handshake = Handshake::new(shared.tls.is_some(), shared.requires_tls);
-    let negotiated = tokio::time::timeout(HANDSHAKE_TIMEOUT, async {
-        stream.write_all(&greeting()).await?;
-        negotiate(&mut stream, &mut handshake, shared).await
-    });
-    match negotiated.await.map_err(late)?? {
+    stream.write_all(&greeting()).await?;
+    match negotiate(&mut stream, &mut handshake, shared).await? {
         (Outcome::Closed, _) => Ok(None),
-        (Outcome::Serve(session), input) => Ok(Some((Connected::Plain(stream), session, input))),
+        (Outcome::Serve(session), input) => Ok(Some((Connected::Plain(stream), Agreed { session, input }))),
         // What a client sent before TLS started cannot be trusted after it.
         (Outcome::Tls, input) if !input.is_empty() => Err(invalid("the client sent bytes between STARTTLS and TLS")),
         (Outcome::Tls, _) => {
             let acceptor = shared.tls.clone().ok_or_else(|| invalid("TLS was started without a certificate"))?;
-            let secure = tokio::time::timeout(HANDSHAKE_TIMEOUT, async {
-                let mut stream = acceptor.accept(stream).await?;
-                handshake.tls_started();
-                let outcome = negotiate(&mut stream, &mut handshake, shared).await?;
-                Ok::<_, io::Error>((stream, outcome))
-            });
-            match secure.await.map_err(late)?? {
-                (stream, (Outcome::Serve(session), input)) => {
-                    Ok(Some((Connected::Secure(Box::new(stream)), session, input)))
+            let mut stream = acceptor.accept(stream).await?;
+            handshake.tls_started();
+            match negotiate(&mut stream, &mut handshake, shared).await? {
+                (Outcome::Serve(session), input) => {
+                    Ok(Some((Connected::Secure(Box::new(stream)), Agreed { session, input })))
                 }
-                (_, (Outcome::Closed | Outcome::Tls, _)) => Ok(None),
+                (Outcome::Closed | Outcome::Tls, _) => Ok(None),
             }
         }
     }
@@ -117,104 +143,3 @@ where
         }
     }
 }
-
-async fn transmit<S>(stream: S, session: Session, mut input: Vec<u8>, shared: Arc<Shared>) -> io::Result<()>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (mut reader, writer) = tokio::io::split(stream);
-    let (reply_to, outbox) = unbounded_channel();
-    let writing = tokio::spawn(send_replies(writer, outbox, shared.stopping.clone()));
-    let unanswered = Arc::new(Semaphore::new(shared.max_requests));
-    let (queue, replies) = (&shared.queues[session.export], Replies::new(&session));
-    let mut stopping = shared.stopping.clone();
-    let result = loop {
-        match next_request(&mut input, &session) {
-            Err(error) => break Err(invalid(error)),
-            Ok(None) => {
-                input.reserve(64 << 10);
-                let read = tokio::select! {
-                    biased;
-                    read = reader.read_buf(&mut input) => read,
-                    // Replies can no longer be sent.
-                    () = reply_to.closed() => break Ok(()),
-                    _ = stopping.wait_for(|stop| *stop) => break Ok(()),
-                };
-                match read {
-                    Ok(0) => break Ok(()),
-                    Ok(_) => {}
-                    Err(error) => break Err(error),
-                }
-            }
-            Ok(Some(request)) if request.kind == RequestKind::Disconnect => break Ok(()),
-            Ok(Some(request)) => {
-                // Nothing is read from the client while it has too many unanswered requests, or the queue is full.
-                let cookie = request.cookie;
-                let queued = async {
-                    let unanswered = unanswered.clone().acquire_owned().await.map_err(invalid)?;
-                    let job = Job { request, replies, reply_to: reply_to.clone(), unanswered };
-                    queue.send(job).await.map_err(|_| invalid("the thread of the volume has ended"))
-                };
-                tokio::select! {
-                    biased;
-                    queued = queued => if let Err(error) = queued { break Err(error) },
-                    () = reply_to.closed() => break Ok(()),
-                    _ = stopping.wait_for(|stop| *stop) => {
-                        let mut bytes = Vec::new();
-                        replies.error(cookie, Errno::Shutdown, "the server is stopping", &mut bytes);
-                        // If the client is gone, nobody waits for the reply.
-                        let _ = reply_to.send(Reply { bytes, unanswered: None });
-                        break Ok(());
-                    }
-                }
-            }
-        }
-    };
-    drop(reply_to);
-    // Requests in the queue are still carried out and answered.
-    match writing.await.map_err(invalid)? {
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => result.and(Err(error)),
-        // That a client disconnected before it had its replies is its own affair.
-        _ => result,
-    }
-}
-
-/// Sends replies until no request is left that could have one.
-async fn send_replies<W: AsyncWrite + Unpin>(
-    mut writer: W,
-    mut outbox: UnboundedReceiver<Reply>,
-    mut stopping: watch::Receiver<bool>,
-) -> io::Result<()> {
-    while let Some(reply) = outbox.recv().await {
-        let mut rest = &reply.bytes[..];
-        while !rest.is_empty() {
-            match in_time(&mut stopping, writer.write(rest)).await? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                sent => rest = &rest[sent..],
-            }
-        }
-        in_time(&mut stopping, writer.flush()).await?;
-        drop(reply.unanswered);
-    }
-    in_time(&mut stopping, writer.shutdown()).await
-}
-
-/// Waits for as long as it takes while the server runs, but not for long when it stops.
-async fn in_time<T>(
-    stopping: &mut watch::Receiver<bool>,
-    operation: impl Future<Output = io::Result<T>>,
-) -> io::Result<T> {
-    let too_late = async {
-        // An error says that the server has ended.
-        let _ = stopping.wait_for(|stop| *stop).await;
-        tokio::time::sleep(STOP_TIMEOUT).await;
-    };
-    tokio::select! {
-        biased;
-        result = operation => result,
-        () = too_late => Err(io::Error::new(io::ErrorKind::TimedOut, "the client did not take its replies in time")),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,30 +1,113 @@
-//! A thread for each volume: it carries out requests in the order in which they come, and cleans when there are none.
+//! A thread for each volume. The connections take turns: a request of one, or a piece of it if it is long. When there is
+//! nothing to do, it cleans.
 
-use crate::queue::{QueueReceiver, QueueSender, Received, queue};
+use crate::memory::{Held, REQUEST_OVERHEAD_BYTES};
+use crate::queue::{Inbox, Queue, Received, queue};
 use margay_log::Hint;
-use margay_nbd::{Errno, Export, Extent, Replies, Request, RequestKind};
-use margay_trace::{Kind, Request as TraceRequest, TraceWriter};
+use margay_nbd::{Errno, Export, Extent, Refusal, Replies};
+use margay_trace::{Request as TraceRequest, TraceWriter};
 use margay_volume::{Volume, VolumeError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// A reply for a client.
+/// What is sent to a client.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub bytes: Vec<u8>,
-    /// Held until the reply has been sent: the place of its request among the unanswered ones of the connection.
-    pub unanswered: Option<OwnedSemaphorePermit>,
+pub(crate) enum Reply {
+    /// A reply, or a part of one.
+    Bytes {
+        bytes: Vec<u8>,
+        /// The memory of the bytes.
+        held: Held,
+        /// Held until the reply has been sent: the place of its request among the unanswered ones of the connection.
+        unanswered: Option<OwnedSemaphorePermit>,
+    },
+    /// A reply that has been begun cannot be completed, and has no place for an error: the connection is to be closed.
+    Broken(String),
 }
 
-/// A request with what is needed to reply to it.
+/// The client of a connection, as the thread of its volume sees it.
 #[derive(Debug)]
-pub(crate) struct Job {
-    pub request: Request,
+pub(crate) struct Client {
     pub replies: Replies,
     pub reply_to: UnboundedSender<Reply>,
-    pub unanswered: OwnedSemaphorePermit,
+    /// Why the request in progress failed: the rest of it is not carried out.
+    failure: Mutex<Option<Refusal>>,
+}
+
+impl Client {
+    pub fn new(replies: Replies, reply_to: UnboundedSender<Reply>) -> Arc<Self> {
+        Arc::new(Self { replies, reply_to, failure: Mutex::new(None) })
+    }
+
+    fn fail(&self, failure: Refusal) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn take_failure(&self) -> Option<Refusal> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Sends bytes to a client; one that has disconnected gets none.
+    pub fn send(&self, bytes: Vec<u8>, held: Held, unanswered: Option<OwnedSemaphorePermit>) {
+        let _ = self.reply_to.send(Reply::Bytes { bytes, held, unanswered });
+    }
+}
+
+/// How the bytes of a read are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As chunks, holes without their bytes.
+    Chunks,
+    /// In one piece; before its first bytes goes a head, which states how many there are in all.
+    Whole { head: Option<u32> },
+}
+
+/// What is to be done with a range.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Read(Form),
+    /// Read, but not sent: whether it can be read is to be known before a reply is begun that has no place for an error.
+    Verify,
+    Write(Vec<u8>),
+    Trim,
+    WriteZeroes {
+        no_hole: bool,
+    },
+    BlockStatus {
+        one: bool,
+    },
+    /// Nothing: the request was refused.
+    Refuse(Refusal),
+    /// Nothing but the flush that `fua` asks for, if it does.
+    Nothing,
+}
+
+/// A request, or a piece of one. The pieces of a request follow each other in the lane of its connection.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub client: Arc<Client>,
+    pub cookie: u64,
+    pub work: Work,
+    pub offset: u64,
+    pub len_bytes: u64,
+    /// How much of the range has been dealt with.
+    pub done_bytes: u64,
+    /// Flush after it.
+    pub fua: bool,
+    /// It is the end of its request, which is to be answered now.
+    pub is_last: bool,
+    /// The request as a trace has it, with its first piece.
+    pub record: Option<TraceRequest>,
+    /// The memory of its data, or for its reply.
+    pub held: Held,
+    pub unanswered: Option<OwnedSemaphorePermit>,
 }
 
 /// What a volume did until it was stopped.
@@ -42,22 +125,28 @@ pub struct Stopped {
 
 /// The thread of a volume, and the queue that leads to it.
 pub(crate) struct Engine {
-    pub jobs: QueueSender<Job>,
+    pub jobs: Queue<Job>,
     thread: JoinHandle<Result<Stopped, VolumeError>>,
 }
 
-/// Requests of all clients that can wait for a volume.
-const MAX_WAITING: usize = 256;
+/// Why requests are refused at the end.
+pub(crate) const STOPPING: &str = "the server is stopping";
 /// A volume that gets no request for this long cleans in advance.
 const IDLE_AFTER: Duration = Duration::from_millis(5);
 /// The maximum number of extents in a reply to a block status request.
-const MAX_EXTENTS: usize = 4096;
+pub(crate) const MAX_EXTENTS: usize = 4096;
+/// No head of a chunk is longer.
+pub(crate) const HEAD_BYTES: usize = 32;
+/// Bytes written in a turn.
+const STEP_BYTES: u64 = 256 << 10;
+/// Pages trimmed in a turn, or looked at for a block status.
+const STEP_PAGES: u64 = 4096;
 
 impl Engine {
     pub fn start(export: Export, volume: Volume, record: Option<TraceWriter>) -> std::io::Result<Self> {
-        let (jobs, inbox) = queue(MAX_WAITING);
+        let (jobs, inbox) = queue();
         let name = format!("volume {}", export.name);
-        let worker = Worker { export, volume, record, recorded: 0, started: Instant::now(), buffer: Vec::new() };
+        let worker = Worker { volume, record, recorded: 0, started: Instant::now(), buffer: Vec::new() };
         let thread = std::thread::Builder::new().name(name).spawn(|| worker.run(inbox))?;
         Ok(Self { jobs, thread })
     }
@@ -73,23 +162,22 @@ impl Engine {
 }
 
 struct Worker {
-    export: Export,
     volume: Volume,
     record: Option<TraceWriter>,
     recorded: u64,
     started: Instant,
-    /// The bytes of the latest read.
+    /// Zeros to be written, or bytes that are read and not sent.
     buffer: Vec<u8>,
 }
 
 impl Worker {
-    fn run(mut self, inbox: QueueReceiver<Job>) -> Result<Stopped, VolumeError> {
-        let mut has_work = true;
+    fn run(mut self, mut inbox: Inbox<Job>) -> Result<Stopped, VolumeError> {
+        let (mut has_work, mut left) = (true, None);
         loop {
-            match inbox.receive(has_work.then_some(IDLE_AFTER)) {
-                Received::Request(job) => {
+            match inbox.next(left.take(), has_work.then_some(IDLE_AFTER)) {
+                Received::Job { job, is_late } => {
                     has_work = true;
-                    self.serve(job);
+                    left = self.turn(job, is_late);
                 }
                 Received::Nothing => {
                     has_work = self.volume.idle().unwrap_or_else(|error| {
@@ -100,7 +188,6 @@ impl Worker {
                 Received::Stop => break,
             }
         }
-        // Requests that still wait for a place get none.
         drop(inbox);
         if let Some(record) = self.record.take()
             && let Err(error) = record.finish()
@@ -113,19 +200,10 @@ impl Worker {
         Ok(Stopped { with_checkpoint, host_writes, write_amplification, recorded: self.recorded })
     }
 
-    fn record(&mut self, request: &Request) {
+    fn record(&mut self, request: &TraceRequest) {
         let Some(record) = &mut self.record else { return };
-        let kind = match request.kind {
-            RequestKind::Read { .. } => Kind::Read,
-            RequestKind::Write { .. } => Kind::Write,
-            RequestKind::Trim { .. } | RequestKind::WriteZeroes { .. } => Kind::Trim,
-            RequestKind::Flush => Kind::Flush,
-            _ => return,
-        };
-        let len_bytes = if kind == Kind::Flush { 0 } else { u64::from(request.len_bytes) };
         let time_us = self.started.elapsed().as_micros() as u64;
-        let line = TraceRequest { time_us, kind, device: 0, offset_bytes: request.offset, len_bytes };
-        match record.write(&line) {
+        match record.write(&TraceRequest { time_us, ..*request }) {
             Ok(()) => self.recorded += 1,
             Err(error) => {
                 tracing::error!("requests are no longer recorded: {error}");
@@ -134,82 +212,145 @@ impl Worker {
         }
     }
 
-    fn serve(&mut self, job: Job) {
-        let Job { request, replies, reply_to, unanswered } = job;
+    /// Carries out a step of a job; returns the job if something is left of it.
+    fn turn(&mut self, mut job: Job, is_late: bool) -> Option<Job> {
         let mut bytes = Vec::new();
-        match request.check(&self.export) {
-            Err(refusal) => replies.error(request.cookie, refusal.errno, &refusal.message, &mut bytes),
-            Ok(()) => {
+        let outcome = if let Work::Refuse(refusal) = &job.work {
+            Err(refusal.clone())
+        } else if job.client.has_failed() {
+            Ok(true)
+        } else if is_late {
+            Err(Refusal::new(Errno::Shutdown, STOPPING))
+        } else {
+            if let Some(request) = job.record.take() {
                 self.record(&request);
-                if let Err(error) = self.carry_out(&request, replies, &mut bytes) {
-                    let errno = errno_of(&error);
-                    if errno == Errno::Io {
-                        tracing::error!("{error}");
-                    }
-                    bytes.clear();
-                    replies.error(request.cookie, errno, &error.to_string(), &mut bytes);
+            }
+            self.step(&mut job, &mut bytes)
+        };
+        match outcome {
+            Ok(true) => {}
+            Ok(false) => return Some(job),
+            Err(failure) => {
+                bytes = Vec::new();
+                if matches!(job.work, Work::Read(Form::Whole { head: None })) {
+                    // The client waits for the rest of the bytes, and for nothing else.
+                    let _ = job.client.reply_to.send(Reply::Broken(failure.message.into_owned()));
+                } else {
+                    job.client.fail(failure);
                 }
             }
         }
-        // A client that has disconnected gets no reply.
-        let _ = reply_to.send(Reply { bytes, unanswered: Some(unanswered) });
+        let Job { client, cookie, work, mut held, unanswered, is_last, .. } = job;
+        drop(work);
+        if is_last && let Some(Refusal { errno, message }) = client.take_failure() {
+            bytes.clear();
+            client.replies.error(cookie, errno, &message, &mut bytes);
+        }
+        held.shrink(bytes.capacity() + REQUEST_OVERHEAD_BYTES);
+        if is_last || !bytes.is_empty() {
+            client.send(bytes, held, unanswered);
+        }
+        None
     }
 
-    /// Carries out a request that was checked, and appends its reply.
-    fn carry_out(&mut self, request: &Request, replies: Replies, output: &mut Vec<u8>) -> Result<(), VolumeError> {
-        let Request { cookie, offset, len_bytes, ref kind } = *request;
-        let len = u64::from(len_bytes);
-        match kind {
-            RequestKind::Read { dont_fragment } => {
-                self.buffer.resize(len_bytes as usize, 0);
-                self.volume.read(offset, &mut self.buffer)?;
-                let runs = self.runs(offset, len, usize::MAX);
-                replies.read(cookie, offset, &self.buffer, &runs, *dont_fragment, output);
-                return Ok(());
-            }
-            RequestKind::BlockStatus { one } => {
-                let extents = self.runs(offset, len, if *one { 1 } else { MAX_EXTENTS });
+    /// Deals with the next part of a job's range, and appends what is to be sent; whether that was the last part.
+    fn step(&mut self, job: &mut Job, output: &mut Vec<u8>) -> Result<bool, Refusal> {
+        let (at, end) = (job.offset + job.done_bytes, job.offset + job.len_bytes);
+        let is_read = matches!(job.work, Work::Read(_) | Work::BlockStatus { .. });
+        let until = if is_read { end } else { self.step_end(&job.work, at, end) };
+        self.carry_out(job, at, until, output).map_err(|error| fail(&error, errno_of(&error)))?;
+        job.done_bytes = until - job.offset;
+        if until < end {
+            return Ok(false);
+        }
+        if job.fua {
+            // What could not be made durable is an error of the device, whatever the reason, unless there was no room.
+            let errno = |error: &VolumeError| if error.is_no_space() { Errno::NoSpace } else { Errno::Io };
+            self.volume.flush().map_err(|error| fail(&error, errno(&error)))?;
+        }
+        if job.is_last && !is_read {
+            job.client.replies.done(job.cookie, output);
+        }
+        Ok(true)
+    }
+
+    /// Where the step of a job ends that starts at `at`: at the end of a page, so that no page is dealt with in parts.
+    fn step_end(&self, work: &Work, at: u64, end: u64) -> u64 {
+        let page_bytes = u64::from(self.volume.page_bytes());
+        let step_bytes = match work {
+            Work::Trim | Work::WriteZeroes { no_hole: false } => STEP_PAGES * page_bytes,
+            _ => STEP_BYTES,
+        };
+        piece_end(at, end, step_bytes, page_bytes)
+    }
+
+    fn carry_out(&mut self, job: &Job, at: u64, until: u64, output: &mut Vec<u8>) -> Result<(), VolumeError> {
+        let Job { ref client, cookie, ref work, .. } = *job;
+        let (replies, len) = (client.replies, until - at);
+        match work {
+            Work::Read(form) => return self.read(job, *form, output),
+            Work::BlockStatus { one } => {
+                let looked_at = len.min(STEP_PAGES * 16 * u64::from(self.volume.page_bytes()));
+                let extents = self.runs(at, looked_at, if *one { 1 } else { MAX_EXTENTS });
                 replies.block_status(cookie, &extents, output);
                 return Ok(());
             }
-            RequestKind::Write { data, fua } => {
-                self.volume.write(offset, data, Hint::None)?;
-                self.flush_if(*fua)?;
+            Work::Verify => {
+                self.buffer.resize(STEP_BYTES as usize, 0);
+                self.volume.read(at, &mut self.buffer[..len as usize])?;
             }
-            RequestKind::Trim { fua } => {
-                self.volume.trim(offset, len, false)?;
-                self.flush_if(*fua)?;
+            Work::Write(data) => {
+                let done = job.done_bytes as usize;
+                self.volume.write(at, &data[done..done + len as usize], Hint::None)?;
             }
-            RequestKind::WriteZeroes { fua, no_hole, .. } => {
-                if *no_hole {
-                    self.write_zeros(offset, len)?;
-                } else {
-                    self.volume.trim(offset, len, true)?;
+            Work::WriteZeroes { no_hole: true } => {
+                self.buffer.clear();
+                self.buffer.resize(len as usize, 0);
+                self.volume.write(at, &self.buffer, Hint::None)?;
+            }
+            Work::WriteZeroes { no_hole: false } => self.volume.trim(at, len, true)?,
+            Work::Trim => self.volume.trim(at, len, false)?,
+            Work::Refuse(_) | Work::Nothing => {}
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, job: &Job, form: Form, output: &mut Vec<u8>) -> Result<(), VolumeError> {
+        let Job { ref client, cookie, offset, len_bytes, is_last, .. } = *job;
+        match form {
+            Form::Whole { head } => {
+                output.reserve_exact(len_bytes as usize + HEAD_BYTES);
+                if let Some(total_bytes) = head {
+                    client.replies.data(cookie, offset, total_bytes, true, output);
                 }
-                self.flush_if(*fua)?;
+                self.append(offset, len_bytes, output)?;
             }
-            RequestKind::Flush => self.volume.flush()?,
-            // Nothing is cached. A disconnect has no reply, and what is bad was refused: neither comes here.
-            RequestKind::Cache | RequestKind::Disconnect | RequestKind::Bad(_) => {}
+            Form::Chunks if len_bytes == 0 => client.replies.no_data(cookie, output),
+            Form::Chunks => {
+                let runs = self.runs(offset, len_bytes, usize::MAX);
+                let data_bytes: usize = runs.iter().filter(|run| !run.is_hole).map(|run| run.len_bytes as usize).sum();
+                output.reserve_exact(data_bytes + runs.len() * HEAD_BYTES);
+                let mut at = offset;
+                for (i, run) in runs.iter().enumerate() {
+                    let is_last = is_last && i + 1 == runs.len();
+                    if run.is_hole {
+                        client.replies.hole(cookie, at, run.len_bytes, is_last, output);
+                    } else {
+                        client.replies.data(cookie, at, run.len_bytes, is_last, output);
+                        self.append(at, run.len_bytes.into(), output)?;
+                    }
+                    at += u64::from(run.len_bytes);
+                }
+            }
         }
-        replies.done(cookie, output);
         Ok(())
     }
 
-    fn flush_if(&mut self, fua: bool) -> Result<(), VolumeError> {
-        if fua { self.volume.flush() } else { Ok(()) }
-    }
-
-    fn write_zeros(&mut self, offset: u64, len: u64) -> Result<(), VolumeError> {
-        const PIECE: u64 = 1 << 20;
-        let zeros = vec![0; PIECE.min(len) as usize];
-        let mut at = offset;
-        while at < offset + len {
-            let piece = PIECE.min(offset + len - at);
-            self.volume.write(at, &zeros[..piece as usize], Hint::None)?;
-            at += piece;
-        }
-        Ok(())
+    /// Appends bytes of the volume.
+    fn append(&mut self, offset: u64, len_bytes: u64, output: &mut Vec<u8>) -> Result<(), VolumeError> {
+        let start = output.len();
+        output.resize(start + len_bytes as usize, 0);
+        self.volume.read(offset, &mut output[start..])
     }
 
     /// Runs of data and holes from the start of a range, in turn; at most `max` of them.
@@ -222,6 +363,25 @@ impl Worker {
         }
         runs
     }
+}
+
+/// Where a piece of a range ends that starts at `at` and is at most `max_bytes` long: at a multiple of `unit_bytes` if there
+/// is one.
+pub(crate) fn piece_end(at: u64, end: u64, max_bytes: u64, unit_bytes: u64) -> u64 {
+    match at.checked_add(max_bytes) {
+        Some(limit) if limit < end => match limit - limit % unit_bytes {
+            aligned if aligned > at => aligned,
+            _ => limit,
+        },
+        _ => end,
+    }
+}
+
+fn fail(error: &VolumeError, errno: Errno) -> Refusal {
+    if errno == Errno::Io {
+        tracing::error!("{error}");
+    }
+    Refusal::new(errno, error.to_string())
 }
 
 fn errno_of(error: &VolumeError) -> Errno {

@@ -1,25 +1,28 @@
 //! The NBD server: sockets, TLS, limits, and a thread for each volume. The protocol itself is in `margay_nbd`.
 
+mod accept;
+mod activity;
 mod connection;
 mod engine;
+mod limits;
 mod listener;
+mod memory;
 mod queue;
+mod sender;
 mod tls;
+mod transmission;
 
-use connection::Shared;
+use connection::{Shared, Stopping};
 use engine::Engine;
 pub use engine::Stopped;
-use listener::{Connection, Listener, SocketFile};
+pub use limits::Limits;
 use margay_nbd::Export;
 use margay_trace::TraceWriter;
 use margay_volume::{Volume, VolumeError};
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
 
 /// A volume that is to be served under a name.
 #[derive(Debug)]
@@ -54,12 +57,10 @@ pub struct Options {
     pub tls: Option<PathBuf>,
     /// Refuses clients that do not start TLS.
     pub requires_tls: bool,
-    /// Asks clients for a certificate signed by ca-cert.pem.
+    /// Refuses clients without a certificate signed by ca-cert.pem, and so those that do not start TLS.
     pub verify_clients: bool,
-    /// The maximum number of connections at once; further clients wait for one to end.
-    pub max_connections: usize,
-    /// The maximum number of unanswered requests of a connection; further ones are not read from its socket.
-    pub max_requests: usize,
+    /// What clients may take.
+    pub limits: Limits,
     /// A shell command to run; the server ends with it.
     pub run: Option<String>,
 }
@@ -87,6 +88,12 @@ pub enum ServeError {
         /// The path.
         path: PathBuf,
     },
+    /// Something else than a server has locked the folder of the Unix socket.
+    #[error("the folder of {} is locked by another program: end that program, or choose another path", path.display())]
+    FolderLocked {
+        /// The path of the socket.
+        path: PathBuf,
+    },
     /// Nothing was passed by systemd.
     #[error("systemd passed no socket: start this by a .socket unit, or use --listen or --unix")]
     NoSocket,
@@ -97,6 +104,18 @@ pub enum ServeError {
         file: String,
         /// Why it cannot be used.
         error: String,
+    },
+    /// The memory allowed is too little for the connections allowed.
+    #[error(
+        "{allowed_bytes} bytes of memory are too little for {connections} connections, which need {needed_bytes}: allow more memory, or fewer connections"
+    )]
+    TooLittleMemory {
+        /// What is allowed.
+        allowed_bytes: usize,
+        /// What is needed at least.
+        needed_bytes: usize,
+        /// For so many connections.
+        connections: usize,
     },
     /// A volume failed.
     #[error("{0}")]
@@ -116,11 +135,6 @@ pub struct Outcome {
     /// How the command of [`Options::run`] ended; `None` if a signal came first.
     pub command: Option<ExitStatus>,
 }
-
-/// When the server stops, connections get this long to send the replies that are due.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// After an error in accepting a client (too many open files, for instance) the server waits this long.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Serves volumes until a signal (SIGINT, SIGTERM, SIGHUP) comes or the command ends, then stops them cleanly.
 /// `ready` is called with the URI of the first export when clients can connect.
@@ -143,6 +157,8 @@ pub fn serve_until(
 ) -> Result<Outcome, ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(failed("starting the server"))?;
+    let limits = &options.limits;
+    let memory = limits.memory()?;
     let tls = options.tls.as_deref().map(|folder| tls::acceptor(folder, options.verify_clients)).transpose()?;
     let (mut exports, mut engines) = (Vec::new(), Vec::new());
     for Offer { name, description, volume, record } in offers {
@@ -158,115 +174,22 @@ pub fn serve_until(
         engines.push(Engine::start(export.clone(), volume, record).map_err(failed("starting a thread"))?);
         exports.push(export);
     }
-    let (stopping, is_stopping) = watch::channel(false);
+    let (stopping, is_stopping) = watch::channel(None);
     let shared = Arc::new(Shared {
         exports,
         queues: engines.iter().map(|engine| engine.jobs.clone()).collect(),
         tls,
-        requires_tls: options.requires_tls,
-        max_requests: options.max_requests,
-        stopping: is_stopping,
+        requires_tls: options.requires_tls || options.verify_clients,
+        limits: limits.clone(),
+        memory,
+        stopping: Stopping(is_stopping),
     });
-    let ended = runtime.block_on(accept(shared, options, &stopping, stop, ready));
-    drop(runtime);
+    let ended = runtime.block_on(accept::accept(shared, options, &stopping, stop, ready));
+    // What is left of connections ends here, without waiting for it.
+    runtime.shutdown_background();
     let stopped: Result<Vec<_>, _> = engines.into_iter().map(Engine::stop).collect();
     let stopped = stopped?;
     // The socket file was kept until now, when the volumes are stopped.
     let (command, _socket_file) = ended?;
     Ok(Outcome { stopped, command })
-}
-
-/// Accepts clients until the server has to end, then waits for the replies that are due.
-async fn accept(
-    shared: Arc<Shared>,
-    options: &Options,
-    stopping: &watch::Sender<bool>,
-    stop: impl Future<Output = ()>,
-    ready: impl FnOnce(&str),
-) -> Result<(Option<ExitStatus>, Option<SocketFile>), ServeError> {
-    let (listener, socket_file) = Listener::bind(&options.listen).await?;
-    let uri = listener.uri(shared.exports.first().map_or("", |export| &export.name));
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed("waiting for SIGINT"))?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed("waiting for SIGTERM"))?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(failed("waiting for SIGHUP"))?;
-    ready(&uri);
-    // Fails only where no systemd waits for it.
-    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    let mut command = match &options.run {
-        Some(command) => Some(spawn(command, &uri, options).map_err(failed(format!("running '{command}'")))?),
-        None => None,
-    };
-    let places = Arc::new(Semaphore::new(options.max_connections));
-    let mut connections = JoinSet::new();
-    let mut stop = std::pin::pin!(stop);
-    let received = async |signal: &mut Signal| signal.recv().await.is_some();
-    let status = loop {
-        let ended = async {
-            match &mut command {
-                Some(child) => child.wait().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            accepted = next_client(&listener, &places) => match accepted {
-                Ok((connection, place)) => start(connection, place, &shared, &mut connections),
-                Err(error) => {
-                    tracing::warn!("accepting a client: {error}");
-                    tokio::time::sleep(ACCEPT_RETRY).await;
-                }
-            },
-            status = ended => break Some(status.map_err(failed("waiting for the command"))?),
-            true = received(&mut interrupt) => break None,
-            true = received(&mut terminate) => break None,
-            true = received(&mut hangup) => break None,
-            () = &mut stop => break None,
-        }
-        while connections.try_join_next().is_some() {}
-    };
-    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-    stopping.send_replace(true);
-    drop(listener);
-    let all = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(STOP_TIMEOUT, all).await.is_err() {
-        tracing::warn!("some clients did not take their replies in time");
-    }
-    Ok((status, socket_file))
-}
-
-/// Waits for a client, once a place is free for it: a client too many is not greeted until another one leaves.
-async fn next_client(
-    listener: &Listener,
-    places: &Arc<Semaphore>,
-) -> std::io::Result<(Connection, OwnedSemaphorePermit)> {
-    let place = places.clone().acquire_owned().await.map_err(std::io::Error::other)?;
-    Ok((listener.accept().await?, place))
-}
-
-fn start(connection: Connection, place: OwnedSemaphorePermit, shared: &Arc<Shared>, connections: &mut JoinSet<()>) {
-    let shared = shared.clone();
-    connections.spawn(async move {
-        let peer = match &connection {
-            Connection::Tcp(_, peer) => peer.clone(),
-            Connection::Unix(_) => "a local client".into(),
-        };
-        tracing::info!("{peer} connected");
-        let ended = match connection {
-            Connection::Tcp(stream, _) => connection::serve(stream, shared).await,
-            Connection::Unix(stream) => connection::serve(stream, shared).await,
-        };
-        match ended {
-            Ok(()) => tracing::info!("{peer} disconnected"),
-            Err(error) => tracing::warn!("{peer}: {error}"),
-        }
-        drop(place);
-    });
-}
-
-fn spawn(command: &str, uri: &str, options: &Options) -> std::io::Result<tokio::process::Child> {
-    let mut shell = tokio::process::Command::new("sh");
-    shell.arg("-c").arg(command).env("uri", uri).kill_on_drop(true);
-    if let Listen::Unix(path) = &options.listen {
-        shell.env("unixsocket", path);
-    }
-    shell.spawn()
 }

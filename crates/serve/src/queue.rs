@@ -1,169 +1,315 @@
-//! The queue between the connections of a volume and its thread: bounded, first come first served. A connection that
-//! finds it full waits for a place without holding up others, and is woken when the thread takes a request.
+//! The queue between the connections of a volume and its thread. Each connection has a lane of its own, first come first
+//! served; the lanes take turns, one job each, so that a connection with much to do does not hold up the others. How
+//! much may wait in a lane is for the connection to bound.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// A queue in which `max_waiting` requests can wait.
-pub(crate) fn queue<T>(max_waiting: usize) -> (QueueSender<T>, QueueReceiver<T>) {
-    let (messages, inbox) = channel();
-    let places = Arc::new(Semaphore::new(max_waiting));
-    (QueueSender { places: places.clone(), messages }, QueueReceiver { places, inbox })
+/// A queue: the end of the connections and that of the thread.
+pub(crate) fn queue<T>() -> (Queue<T>, Inbox<T>) {
+    let shared = Arc::new(Shared { state: Mutex::new(State::default()), changed: Condvar::new() });
+    (Queue { shared: shared.clone() }, Inbox { shared, current: None })
 }
 
-enum Message<T> {
-    Request(T, OwnedSemaphorePermit),
-    Stop,
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
 }
 
-/// The receiving thread has ended.
+struct State<T> {
+    lanes: HashMap<u64, Waiting<T>>,
+    /// Lanes in which something waits, in the order of their turns; without the one whose job the thread has.
+    turns: VecDeque<u64>,
+    /// The number of the next lane.
+    next_lane: u64,
+    /// Jobs taken from this time on are late.
+    late_from: Option<Instant>,
+    is_stopping: bool,
+    has_ended: bool,
+}
+
+impl<T> Default for State<T> {
+    fn default() -> Self {
+        let (lanes, turns) = (HashMap::new(), VecDeque::new());
+        Self { lanes, turns, next_lane: 0, late_from: None, is_stopping: false, has_ended: false }
+    }
+}
+
+impl<T> State<T> {
+    /// Gives a lane, of which the thread had a job, its next turn, if something waits in it or is left of the job. What is
+    /// left of a job of a lane that was cancelled is not taken.
+    fn settle(&mut self, id: u64, left: &mut Option<T>) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if let Some(job) = left.take() {
+            lane.jobs.push_front(job);
+        }
+        if lane.jobs.is_empty() {
+            lane.has_turn = false;
+            if !lane.is_open {
+                self.lanes.remove(&id);
+            }
+        } else {
+            self.turns.push_back(id);
+        }
+    }
+}
+
+/// A lane as the thread sees it.
+struct Waiting<T> {
+    jobs: VecDeque<T>,
+    /// It is among the turns, or the thread has a job of it.
+    has_turn: bool,
+    /// The connection's end exists.
+    is_open: bool,
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // No code that can panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread has ended.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
-/// The connections' end.
-#[derive(Debug)]
-pub(crate) struct QueueSender<T> {
-    /// One permit for each place; the permits of a semaphore are given in the order of asking.
-    places: Arc<Semaphore>,
-    /// Unbounded by itself: a message with a request holds its place.
-    messages: Sender<Message<T>>,
+/// The end of the connections.
+pub(crate) struct Queue<T> {
+    shared: Arc<Shared<T>>,
 }
 
-impl<T> Clone for QueueSender<T> {
+impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
-        Self { places: self.places.clone(), messages: self.messages.clone() }
+        Self { shared: self.shared.clone() }
     }
 }
 
-impl<T> QueueSender<T> {
-    /// Waits for a place, then puts the request into it. Nothing is sent if the future is dropped before it is ready.
-    pub async fn send(&self, request: T) -> Result<(), Closed> {
-        let place = self.places.clone().acquire_owned().await.map_err(|_| Closed)?;
-        self.messages.send(Message::Request(request, place)).map_err(|_| Closed)
+impl<T> Queue<T> {
+    /// A lane for a connection.
+    pub fn lane(&self) -> Lane<T> {
+        let mut state = self.shared.lock();
+        let id = state.next_lane;
+        state.next_lane += 1;
+        state.lanes.insert(id, Waiting { jobs: VecDeque::new(), has_turn: false, is_open: true });
+        Lane { shared: self.shared.clone(), id }
     }
 
-    /// Asks the thread to stop after the requests that are in the queue. Needs no place.
+    /// From this time on, the thread gets its jobs as late ones.
+    pub fn be_late_from(&self, time: Instant) {
+        self.shared.lock().late_from = Some(time);
+    }
+
+    /// Asks the thread to stop after the jobs that are in the queue.
     pub fn stop(&self) {
-        // A thread that has ended needs no message.
-        let _ = self.messages.send(Message::Stop);
+        self.shared.lock().is_stopping = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+/// A connection's end. What waits when it is dropped stays in the queue.
+pub(crate) struct Lane<T> {
+    shared: Arc<Shared<T>>,
+    id: u64,
+}
+
+impl<T> Lane<T> {
+    /// Puts a job behind the others of this lane.
+    pub fn send(&self, job: T) -> Result<(), Closed> {
+        let mut guard = self.shared.lock();
+        let state = &mut *guard;
+        if state.has_ended {
+            return Err(Closed);
+        }
+        if let Some(lane) = state.lanes.get_mut(&self.id) {
+            lane.jobs.push_back(job);
+            if !lane.has_turn {
+                lane.has_turn = true;
+                state.turns.push_back(self.id);
+            }
+        }
+        drop(guard);
+        self.shared.changed.notify_one();
+        Ok(())
+    }
+
+    /// Forgets what waits in this lane, and what is left of the job that the thread has.
+    pub fn cancel(&self) {
+        let forgotten = self.shared.lock().lanes.remove(&self.id);
+        // Not under the lock: this frees the memory of the jobs.
+        drop(forgotten);
+    }
+}
+
+impl<T> Drop for Lane<T> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        if let Some(lane) = state.lanes.get_mut(&self.id) {
+            lane.is_open = false;
+            if !lane.has_turn {
+                state.lanes.remove(&self.id);
+            }
+        }
     }
 }
 
 /// What the thread received.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received<T> {
-    Request(T),
-    /// No request came in the time given.
+    Job {
+        job: T,
+        /// It was taken after [`Queue::be_late_from`].
+        is_late: bool,
+    },
+    /// No job came in the time given.
     Nothing,
     Stop,
 }
 
 /// The thread's end.
-#[derive(Debug)]
-pub(crate) struct QueueReceiver<T> {
-    places: Arc<Semaphore>,
-    inbox: Receiver<Message<T>>,
+pub(crate) struct Inbox<T> {
+    shared: Arc<Shared<T>>,
+    /// The lane of the job that the thread has.
+    current: Option<u64>,
 }
 
-impl<T> QueueReceiver<T> {
-    /// The next message; waits for it no longer than `timeout`, if there is one. Taking a request frees its place.
-    pub fn receive(&self, timeout: Option<Duration>) -> Received<T> {
-        let message = match timeout {
-            Some(timeout) => self.inbox.recv_timeout(timeout),
-            None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        };
-        match message {
-            Ok(Message::Request(request, place)) => {
-                drop(place);
-                Received::Request(request)
+impl<T> Inbox<T> {
+    /// The job of the lane whose turn it is; waits for one no longer than `timeout`, if there is one. The job taken
+    /// before is done, but for what is `left` of it: that comes first when its lane has its next turn.
+    pub fn next(&mut self, mut left: Option<T>, timeout: Option<Duration>) -> Received<T> {
+        let mut guard = self.shared.lock();
+        if let Some(id) = self.current.take() {
+            guard.settle(id, &mut left);
+        }
+        if left.is_some() {
+            // Not under the lock: this frees the memory of the job.
+            drop(guard);
+            drop(left);
+            guard = self.shared.lock();
+        }
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            let state = &mut *guard;
+            while let Some(id) = state.turns.pop_front() {
+                // A lane that was cancelled is still among the turns.
+                if let Some(job) = state.lanes.get_mut(&id).and_then(|lane| lane.jobs.pop_front()) {
+                    self.current = Some(id);
+                    let is_late = state.late_from.is_some_and(|time| Instant::now() >= time);
+                    return Received::Job { job, is_late };
+                }
             }
-            Err(RecvTimeoutError::Timeout) => Received::Nothing,
-            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => Received::Stop,
+            if state.is_stopping {
+                return Received::Stop;
+            }
+            let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
+            guard = match wait {
+                Some(Duration::ZERO) => return Received::Nothing,
+                Some(wait) => self.shared.changed.wait_timeout(guard, wait).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.shared.changed.wait(guard).unwrap_or_else(PoisonError::into_inner),
+            };
         }
     }
 }
 
-impl<T> Drop for QueueReceiver<T> {
-    /// Wakes the connections that wait for a place; they will get none.
+impl<T> Drop for Inbox<T> {
+    /// Tells the connections that nothing is carried out any more.
     fn drop(&mut self) {
-        self.places.close();
+        let mut state = self.shared.lock();
+        state.has_ended = true;
+        let forgotten = std::mem::take(&mut state.lanes);
+        drop(state);
+        drop(forgotten);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future::Future;
-    use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
-
-    fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
-        future.poll(&mut Context::from_waker(Waker::noop()))
-    }
 
     const NOW: Option<Duration> = Some(Duration::ZERO);
 
-    #[test]
-    fn a_full_queue_makes_senders_wait_and_gives_places_in_the_order_of_asking() {
-        let (sender, receiver) = queue(2);
-        for request in 0..2 {
-            assert!(matches!(poll(pin!(sender.send(request))), Poll::Ready(Ok(()))));
+    fn next<T>(inbox: &mut Inbox<T>, left: Option<T>) -> Option<T> {
+        match inbox.next(left, NOW) {
+            Received::Job { job, .. } => Some(job),
+            Received::Nothing | Received::Stop => None,
         }
-        let (mut first, mut second) = (pin!(sender.send(10)), pin!(sender.send(20)));
-        assert!(poll(first.as_mut()).is_pending() && poll(second.as_mut()).is_pending());
-        assert_eq!(receiver.receive(NOW), Received::Request(0));
-        assert!(poll(second.as_mut()).is_pending(), "the place is for the one that asked first");
-        assert!(poll(pin!(sender.send(30))).is_pending(), "a newcomer does not take it either");
-        assert!(poll(first.as_mut()).is_ready());
-        for expected in [1, 10] {
-            assert_eq!(receiver.receive(NOW), Received::Request(expected));
+    }
+
+    #[test]
+    fn lanes_take_turns_and_each_is_first_come_first_served() {
+        let (queue, mut inbox) = queue();
+        let (busy, other) = (queue.lane(), queue.lane());
+        for i in 0..4 {
+            busy.send(i).unwrap();
         }
-        assert!(poll(second.as_mut()).is_ready());
-        assert_eq!((receiver.receive(NOW), receiver.receive(NOW)), (Received::Request(20), Received::Nothing));
+        other.send(10).unwrap();
+        assert_eq!([(); 2].map(|()| next(&mut inbox, None)), [Some(0), Some(10)]);
+        // The thread has a job of this lane: the next one waits for the next turn.
+        other.send(11).unwrap();
+        assert_eq!([(); 5].map(|()| next(&mut inbox, None)), [Some(1), Some(11), Some(2), Some(3), None]);
+        busy.send(4).unwrap();
+        assert_eq!(next(&mut inbox, None), Some(4));
     }
 
     #[test]
-    fn a_sender_that_waits_is_woken_by_the_thread_that_takes_a_request() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (sender, receiver) = queue(1);
-        let taking = std::thread::spawn(move || [receiver.receive(None), receiver.receive(None)]);
-        // Without a timer in the runtime only the thread can wake what waits.
-        runtime.block_on(async {
-            sender.send(1).await.unwrap();
-            sender.send(2).await.unwrap();
-        });
-        assert_eq!(taking.join().unwrap(), [Received::Request(1), Received::Request(2)]);
+    fn what_is_left_of_a_job_comes_before_what_waits_behind_it_and_after_the_other_lanes() {
+        let (queue, mut inbox) = queue();
+        let (long, other) = (queue.lane(), queue.lane());
+        for (lane, job) in [(&long, 30), (&long, 40), (&other, 1), (&other, 2)] {
+            lane.send(job).unwrap();
+        }
+        assert_eq!(next(&mut inbox, None), Some(30));
+        assert_eq!(next(&mut inbox, Some(31)), Some(1));
+        assert_eq!(next(&mut inbox, None), Some(31));
+        assert_eq!([next(&mut inbox, None), next(&mut inbox, None)], [Some(2), Some(40)]);
+        // Alone, it goes on at once.
+        assert_eq!([next(&mut inbox, Some(41)), next(&mut inbox, Some(42))], [Some(41), Some(42)]);
+        assert_eq!(next(&mut inbox, None), None);
     }
 
     #[test]
-    fn stopping_needs_no_place_and_comes_after_what_waits() {
-        let (sender, receiver) = queue(1);
-        assert!(poll(pin!(sender.send(1))).is_ready());
-        sender.stop();
-        assert_eq!((receiver.receive(None), receiver.receive(None)), (Received::Request(1), Received::Stop));
+    fn a_lane_that_is_dropped_leaves_its_jobs_and_one_that_is_cancelled_does_not() {
+        let (queue, mut inbox) = queue();
+        let (gone, cancelled) = (queue.lane(), queue.lane());
+        for job in [1, 2] {
+            gone.send(job).unwrap();
+            cancelled.send(job + 10).unwrap();
+        }
+        drop(gone);
+        assert_eq!([(); 2].map(|()| next(&mut inbox, None)), [Some(1), Some(11)]);
+        cancelled.cancel();
+        assert_eq!(next(&mut inbox, Some(12)), Some(2), "not even what was left of it");
+        assert_eq!(next(&mut inbox, None), None);
+        cancelled.send(13).unwrap();
+        assert_eq!(next(&mut inbox, None), None);
+        assert!(inbox.shared.lock().lanes.is_empty(), "nothing stays behind");
     }
 
     #[test]
-    fn senders_that_wait_learn_that_the_thread_has_ended() {
-        let (sender, receiver) = queue(1);
-        assert!(poll(pin!(sender.send(1))).is_ready());
-        let mut waiting = pin!(sender.send(2));
-        assert!(poll(waiting.as_mut()).is_pending());
-        drop(receiver);
-        assert!(matches!(poll(waiting), Poll::Ready(Err(Closed))));
-        assert!(matches!(poll(pin!(sender.send(3))), Poll::Ready(Err(Closed))));
+    fn the_thread_is_woken_by_a_job_and_by_the_end() {
+        let (queue, mut inbox) = queue();
+        let lane = queue.lane();
+        let thread = std::thread::spawn(move || [inbox.next(None, None), inbox.next(None, None)]);
+        lane.send(1).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        queue.stop();
+        assert_eq!(thread.join().unwrap(), [Received::Job { job: 1, is_late: false }, Received::Stop]);
+        assert!(lane.send(2).is_err(), "the thread has ended");
     }
 
     #[test]
-    fn a_sender_that_gives_up_waiting_leaves_nothing_behind() {
-        let (sender, receiver) = queue(1);
-        assert!(poll(pin!(sender.send(1))).is_ready());
-        assert!(poll(pin!(sender.send(2))).is_pending());
-        assert_eq!(receiver.receive(NOW), Received::Request(1));
-        assert_eq!(receiver.receive(NOW), Received::Nothing);
-        assert!(poll(pin!(sender.send(3))).is_ready());
-        assert_eq!(receiver.receive(NOW), Received::Request(3));
+    fn stopping_comes_after_what_waits_which_is_late_from_a_time_on() {
+        let (queue, mut inbox) = queue();
+        let lane = queue.lane();
+        for job in [1, 2] {
+            lane.send(job).unwrap();
+        }
+        queue.be_late_from(Instant::now() + Duration::from_secs(1000));
+        assert_eq!(inbox.next(None, None), Received::Job { job: 1, is_late: false });
+        queue.stop();
+        queue.be_late_from(Instant::now());
+        assert_eq!(inbox.next(None, None), Received::Job { job: 2, is_late: true });
+        assert_eq!(inbox.next(None, None), Received::Stop);
     }
 }

@@ -93,7 +93,25 @@ impl std::fmt::Debug for TraceReader {
     }
 }
 
-/// Opens a trace; `-` is the standard input. The format is detected unless the options name it.
+/// Opens a trace: an iterator over its requests.
+///
+/// ```
+/// use margay_trace::{Kind, OpenOptions, open};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("disk.csv");
+/// std::fs::write(&path, "time_us,op,device,offset_bytes,len_bytes\n0,write,0,0,4096\n250,read,0,8192,512\n")?;
+///
+/// let mut trace = open(&path, &OpenOptions::default())?;
+/// let written: u64 = trace
+///     .by_ref()
+///     .map(|request| request.map(|request| if request.kind == Kind::Write { request.len_bytes } else { 0 }))
+///     .sum::<Result<_, _>>()?;
+/// assert_eq!((written, trace.counts().requests), (4096, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// `-` is the standard input. The format is detected unless the options name it.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<TraceReader, TraceError> {
     let (stream, compression) = open_stream(path)?;
     TraceReader::new(path.display().to_string(), stream, compression, options)

@@ -1,14 +1,13 @@
-//! Cuts the power at every program and erase of a script, in every way that [`Torn`] models, and cuts it a second time
-//! at every program and erase of the recovery.
+//! Cuts the power of a chip at every program and erase of a script, in every way that [`Torn`] models, and cuts it a
+//! second time at every program and erase of the recovery.
 
 use crate::Tally;
-use margay_media::{PowerCut, RamFlash, Strict, Torn};
+use crate::device::{Chip, TrialDevice, chip, draw};
+use margay_flash::Geometry;
+use margay_media::Torn;
 
 /// A campaign ends early once it has seen more failures than this.
-const MAX_FAILURES: usize = 1000;
-
-/// The device of a trial.
-pub(crate) type Device = PowerCut<Strict<RamFlash>>;
+pub(crate) const MAX_FAILURES: usize = 1000;
 
 /// A store that is tried: how it is used, how it is mounted again after a power cut, and what must be on it then.
 pub(crate) trait TrialTarget {
@@ -18,21 +17,24 @@ pub(crate) trait TrialTarget {
     /// A name for messages.
     fn name(&self) -> String;
 
-    /// A device that was used, and then stopped cleanly or left as after a kill, with the contents it may hold.
-    fn base(&self, clean: bool) -> (Device, Self::Oracle);
+    /// The shape of the device.
+    fn geometry(&self) -> Geometry;
+
+    /// Uses a blank device, and stops cleanly or leaves it as after a kill; with the contents it may hold.
+    fn base<D: TrialDevice>(&self, device: D, clean: bool) -> (D, Self::Oracle);
 
     /// Mounts, runs the script and stops. False if the power was lost meanwhile.
-    fn run(&self, device: &mut Device, oracle: &mut Self::Oracle) -> Result<bool, String>;
+    fn run<D: TrialDevice>(&self, device: &mut D, oracle: &mut Self::Oracle) -> Result<bool, String>;
 
     /// Mounts. False if the power was lost meanwhile.
-    fn mount(&self, device: &mut Device) -> Result<bool, String>;
+    fn mount<D: TrialDevice>(&self, device: &mut D) -> Result<bool, String>;
 
     /// Mounts, compares with the oracle, goes on with more operations, and compares after them and after another mount.
-    fn recover(&self, device: Device, oracle: Self::Oracle) -> Result<(), String>;
+    fn recover<D: TrialDevice>(&self, device: D, oracle: Self::Oracle) -> Result<(), String>;
 }
 
-/// Which cuts are tried: every `stride`-th operation of the script, starting at `seed` modulo `stride`; after every
-/// `second_stride`-th of these cuts also every operation of the recovery.
+/// Which cuts are tried: every `stride`-th operation of the script, starting at `seed` modulo `stride`; after about one
+/// in `second_stride` of these cuts also every operation of the recovery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cuts {
     pub seed: u64,
@@ -40,11 +42,23 @@ pub(crate) struct Cuts {
     pub second_stride: u64,
 }
 
+impl Cuts {
+    /// The operation that is cut first.
+    pub fn first(&self) -> u64 {
+        if self.stride > 1 { self.seed % self.stride } else { 0 }
+    }
+
+    /// Whether the recovery from the cut at this operation is cut, too. Neither parity nor period is left out.
+    pub fn is_cut_again(&self, at: u64) -> bool {
+        draw(self.seed, at).is_multiple_of(self.second_stride)
+    }
+}
+
 pub(crate) fn enumerate<S: TrialTarget>(target: &S, cuts: Cuts) -> Tally {
     let mut tally = Tally::default();
     for clean in [false, true] {
-        let base = target.base(clean);
-        let mut at = if cuts.stride > 1 { cuts.seed % cuts.stride } else { 0 };
+        let base = target.base(chip(target.geometry()), clean);
+        let mut at = cuts.first();
         'cuts: loop {
             for torn in Torn::ALL {
                 let name = || format!("{} clean={clean} seed={} cut {at} {torn:?}", target.name(), cuts.seed);
@@ -62,7 +76,8 @@ pub(crate) fn enumerate<S: TrialTarget>(target: &S, cuts: Cuts) -> Tally {
                 let recovered = target.recover(device.clone(), oracle.clone());
                 let failed = recovered.is_err();
                 tally.count(recovered, name);
-                if !failed && (at / cuts.stride).is_multiple_of(cuts.second_stride) {
+                tally.add("power cuts of chips", 1);
+                if !failed && cuts.is_cut_again(at) {
                     second_cuts(target, &device, &oracle, &mut tally, &name);
                 }
                 if tally.failures.len() > MAX_FAILURES {
@@ -77,7 +92,7 @@ pub(crate) fn enumerate<S: TrialTarget>(target: &S, cuts: Cuts) -> Tally {
 
 fn second_cuts<S: TrialTarget>(
     target: &S,
-    device: &Device,
+    device: &Chip,
     oracle: &S::Oracle,
     tally: &mut Tally,
     name: &impl Fn() -> String,
@@ -98,6 +113,7 @@ fn second_cuts<S: TrialTarget>(
             }
             device.power_on();
             tally.count(target.recover(device, oracle.clone()), name);
+            tally.add("power cuts of chips in the recovery", 1);
         }
         if tally.failures.len() > MAX_FAILURES {
             return;

@@ -1,12 +1,15 @@
 //! The same campaigns on hybrid-mapped disks.
 
-use crate::enumerate::{Cuts, Device, TrialTarget, enumerate};
+use crate::device::{Host, TrialDevice};
+use crate::enumerate::{Cuts, TrialTarget, enumerate};
 use crate::oracle::content;
-use crate::{Chip, Oracle, Step, Tally, script};
-use margay_flash::{Flash, FlashError, Lpn};
+use crate::trouble::{Manners, Troubled, Troubles, Watch, trouble};
+use crate::unordered::unordered;
+use crate::{Chip, Oracle, Step, Tally, pages, script};
+use margay_flash::{Flash, FlashError, Geometry, Lpn};
 use margay_format::Formatted;
 use margay_hybrid::{FormatOptions, Hybrid, HybridError, Mapping, OpenError, Persistence, format, open};
-use margay_media::{PowerCut, RamFlash, Strict};
+use margay_media::{RamFlash, Strict};
 
 pub(crate) const PAGE_BYTES: usize = 512;
 const LOG_BLOCKS: u32 = 3;
@@ -24,6 +27,28 @@ pub fn hybrid_power_cuts(
 ) -> Tally {
     let steps = steps(len, seed);
     enumerate(&Trial { chip, mapping, steps, seed }, Cuts { seed, stride, second_stride })
+}
+
+/// Cuts the power as [`crate::host_power_cuts`] does; each page by itself is as it was at some time since the last flush.
+pub fn hybrid_host_power_cuts(
+    chip: Chip,
+    mapping: Mapping,
+    seed: u64,
+    len: usize,
+    stride: u64,
+    second_stride: u64,
+    losses: usize,
+) -> Tally {
+    let steps = steps(len, seed);
+    unordered(&Trial { chip, mapping, steps, seed }, Cuts { seed, stride, second_stride }, losses)
+}
+
+/// Lets calls fail for a moment as [`crate::disk_troubles`] does.
+pub fn hybrid_troubles(chip: Chip, mapping: Mapping, seed: u64, len: usize, stride: u64, tries: u64) -> Tally {
+    let trial = Trial { chip, mapping, steps: steps(len, seed), seed };
+    let mut tally = trouble(&trial, Troubles { seed, stride, tries }, false);
+    tally.merge(trouble(&trial, Troubles { seed, stride, tries }, true));
+    tally
 }
 
 /// Writes and flushes; a hybrid-mapped disk has no trims. Every fifth write begins a run from the start of a block.
@@ -48,9 +73,14 @@ pub(crate) fn options(mapping: Mapping) -> FormatOptions {
 }
 
 /// `spare` segments more than needed.
-pub(crate) fn ram(chip: Chip, spare: u32) -> Strict<RamFlash> {
+fn geometry(chip: Chip, spare: u32) -> Geometry {
     let reserved = if chip == Chip::Nor { 0 } else { 1 };
-    Strict::new(RamFlash::new(chip.geometry(PAGES.div_ceil(8) + LOG_BLOCKS + 2 + reserved + spare, 8)))
+    chip.geometry(PAGES.div_ceil(8) + LOG_BLOCKS + 2 + reserved + spare, 8)
+}
+
+/// `spare` segments more than needed.
+pub(crate) fn ram(chip: Chip, spare: u32) -> Strict<RamFlash> {
+    Strict::new(RamFlash::new(geometry(chip, spare)))
 }
 
 pub(crate) fn run<F: Flash>(
@@ -65,9 +95,12 @@ pub(crate) fn run<F: Flash>(
                 let version = oracle.attempt(lpn);
                 content(lpn, version, &mut page);
                 disk.write_alone(Lpn(lpn), &page)?;
-                oracle.durable(lpn);
+                oracle.written(lpn);
             }
-            _ => disk.sync()?,
+            _ => {
+                disk.sync()?;
+                oracle.all_durable();
+            }
         }
     }
     Ok(())
@@ -79,20 +112,27 @@ pub(crate) fn check<F: Flash>(disk: &mut Hybrid<Formatted<F>>, oracle: &mut Orac
     oracle.check_pages(PAGE_BYTES, read).map_err(|error| format!("{when}, {error}"))
 }
 
-struct Trial {
-    chip: Chip,
-    mapping: Mapping,
-    steps: Vec<Step>,
-    seed: u64,
+/// A hybrid-mapped disk that is tried.
+pub(crate) struct Trial {
+    pub chip: Chip,
+    pub mapping: Mapping,
+    pub steps: Vec<Step>,
+    pub seed: u64,
 }
 
 impl Trial {
-    fn mounted<'d>(&self, device: &'d mut Device) -> Result<Option<Hybrid<Formatted<&'d mut Device>>>, String> {
+    fn mounted<'d, D: TrialDevice>(&self, device: &'d mut D) -> Result<Option<Hybrid<Formatted<&'d mut D>>>, String> {
         match open(device) {
             Ok(disk) => Ok(Some(disk)),
             Err(OpenError::Hybrid(HybridError::Flash(FlashError::PowerLost))) => Ok(None),
             Err(error) => Err(format!("mount: {error}")),
         }
+    }
+
+    /// Mounts a device whose power is on, and compares.
+    fn check<D: TrialDevice>(&self, device: &mut D, oracle: &mut Oracle, when: &str) -> Result<(), String> {
+        let Some(mut disk) = self.mounted(device)? else { return Err("the power is on and was lost".into()) };
+        check(&mut disk, oracle, when)
     }
 }
 
@@ -103,21 +143,25 @@ impl TrialTarget for Trial {
         format!("{:?} {}", self.chip, self.mapping)
     }
 
-    fn base(&self, clean: bool) -> (Device, Oracle) {
-        let mut device = PowerCut::new(ram(self.chip, 0));
-        let mut oracle = Oracle::new(PAGES);
+    fn geometry(&self) -> Geometry {
+        geometry(self.chip, 0)
+    }
+
+    fn base<D: TrialDevice>(&self, mut device: D, clean: bool) -> (D, Oracle) {
+        let mut oracle = Oracle::new(PAGES).cached(device.is_cached());
         let mut disk = format(&mut device, &options(self.mapping)).expect("format");
         // Clean: every page was written; else some never were.
         let all = (0..PAGES).map(|lpn| Step::Write(lpn, false));
         let mut before: Vec<_> = if clean { all.collect() } else { Vec::new() };
         before.extend(steps(if clean { 200 } else { 20 }, self.seed ^ 0xBA5E));
+        before.push(Step::Flush);
         run(&mut disk, &mut oracle, &before).expect("filling");
         drop(disk);
-        device.power_on();
+        device.next_life();
         (device, oracle)
     }
 
-    fn run(&self, device: &mut Device, oracle: &mut Oracle) -> Result<bool, String> {
+    fn run<D: TrialDevice>(&self, device: &mut D, oracle: &mut Oracle) -> Result<bool, String> {
         let Some(mut disk) = self.mounted(device)? else { return Ok(false) };
         match run(&mut disk, oracle, &self.steps) {
             Ok(()) => Ok(true),
@@ -126,21 +170,50 @@ impl TrialTarget for Trial {
         }
     }
 
-    fn mount(&self, device: &mut Device) -> Result<bool, String> {
+    fn mount<D: TrialDevice>(&self, device: &mut D) -> Result<bool, String> {
         let lasted = self.mounted(device)?.is_some();
         Ok(lasted && !device.is_off())
     }
 
-    fn recover(&self, mut device: Device, mut oracle: Oracle) -> Result<(), String> {
-        let on = "the power is on and was lost";
-        let Some(mut disk) = self.mounted(&mut device)? else { return Err(on.into()) };
-        check(&mut disk, &mut oracle, "after recovery")?;
+    fn recover<D: TrialDevice>(&self, mut device: D, mut oracle: Oracle) -> Result<(), String> {
+        self.check(&mut device, &mut oracle, "after recovery")?;
+        if device.is_cached() {
+            // What was read after the recovery is there for good.
+            device.lose_power(self.seed);
+            self.check(&mut device, &mut oracle, "after another power cut")?;
+        }
+        let Some(mut disk) = self.mounted(&mut device)? else { return Err("the power is on and was lost".into()) };
         let more = steps(3 * PAGES as usize, self.seed ^ 0x0DD);
         run(&mut disk, &mut oracle, &more).map_err(|error| format!("overwriting: {error}"))?;
-        check(&mut disk, &mut oracle, "after overwriting")?;
+        check(&mut disk, &mut oracle.clone(), "after overwriting")?;
+        disk.sync().map_err(|error| format!("the last flush: {error}"))?;
+        oracle.all_durable();
+        if disk.store().device().is_cached() {
+            let unsynced = steps(10, self.seed ^ 0xADD);
+            run(&mut disk, &mut oracle, &unsynced).map_err(|error| format!("writing after the last flush: {error}"))?;
+        }
         drop(disk);
-        device.power_on();
-        let Some(mut disk) = self.mounted(&mut device)? else { return Err(on.into()) };
-        check(&mut disk, &mut oracle, "after the second mount")
+        device.lose_power(self.seed ^ 1);
+        self.check(&mut device, &mut oracle, "after the second mount")
+    }
+}
+
+impl Troubled for Trial {
+    fn suffer(
+        &self,
+        device: &mut Host,
+        oracle: &mut Oracle,
+        watch: &mut Watch,
+        manners: Manners,
+    ) -> Result<(), String> {
+        let mut tries = 0;
+        let mut disk = loop {
+            match open(&mut *device) {
+                Ok(disk) => break disk,
+                Err(error) => watch.failed_mount(device, tries, error.to_string())?,
+            }
+            tries += 1;
+        };
+        pages::suffer(&mut disk, oracle, &self.steps, watch, manners)
     }
 }

@@ -1,9 +1,10 @@
-//! `margay-trials [quick|full]`: the fault campaigns, with their counts.
+//! `margay-trials [quick|full] [PART]`: the fault campaigns, with their counts; those with PART in their names.
 #![allow(clippy::print_stdout, reason = "a program that reports")]
 
 use margay_trials::{
-    Chip, Setup, Tally, bad_segments, bit_errors, file_bad_segments, file_bit_errors, file_power_cuts,
-    hybrid_bad_segments, hybrid_bit_errors, hybrid_metadata_flips, hybrid_power_cuts, hybrid_unreadable_pages,
+    Chip, Setup, Tally, bad_segments, bit_errors, disk_troubles, file_bad_segments, file_bit_errors,
+    file_host_power_cuts, file_power_cuts, file_troubles, host_power_cuts, hybrid_bad_segments, hybrid_bit_errors,
+    hybrid_host_power_cuts, hybrid_metadata_flips, hybrid_power_cuts, hybrid_troubles, hybrid_unreadable_pages,
     metadata_flips, power_cuts, wear_out,
 };
 use std::process::ExitCode;
@@ -18,12 +19,15 @@ fn main() -> ExitCode {
         }
     };
     let mut total = Tally::default();
-    for (name, campaign) in campaigns(full) {
+    let wanted = std::env::args().nth(2).unwrap_or_default();
+    for (name, campaign) in campaigns(full).into_iter().filter(|(name, _)| name.contains(&wanted)) {
         let tally = campaign();
         println!("{name:<60} {:>8} trials, {} failures", tally.trials, tally.failures.len());
         tally.failures.iter().take(5).for_each(|failure| println!("  {failure}"));
         total.merge(tally);
     }
+    total.kinds.iter().for_each(|(kind, count)| println!("{count:>8} failures: {kind}"));
+    total.counts.iter().for_each(|(kind, count)| println!("{kind:<60} {count:>8}"));
     println!("{:<60} {:>8} trials, {} failures", "total", total.trials, total.failures.len());
     ExitCode::from(u8::from(!total.failures.is_empty()))
 }
@@ -53,6 +57,19 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
                         tally
                     }),
                 );
+                let (stride, second, losses) = if full { (1, 9, 10) } else { (37, 5, 5) };
+                add(
+                    "power cuts of a host",
+                    Box::new(move |setup| {
+                        let mut tally = Tally::default();
+                        (0..seeds).for_each(|seed| {
+                            tally.merge(host_power_cuts(setup, seed, 60, stride, second, losses));
+                        });
+                        tally
+                    }),
+                );
+                let (stride, tries) = if full { (1, 8) } else { (23, 2) };
+                add("failing calls", Box::new(move |setup| disk_troubles(setup, 1, 60, stride, tries)));
                 let stride = if full { 1 } else { 9 };
                 // A device that is as full as it can be has no segment to lose.
                 if percent < 100 {
@@ -74,6 +91,18 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
                 (0..seeds).for_each(|seed| tally.merge(file_power_cuts(chip, spec, seed, 80, stride, second)));
                 tally
             };
+            let (stride, second, losses) = if full { (1, 9, 10) } else { (37, 5, 5) };
+            let host = move || {
+                let mut tally = Tally::default();
+                (0..seeds).for_each(|seed| {
+                    tally.merge(file_host_power_cuts(chip, spec, seed, 80, stride, second, losses));
+                });
+                tally
+            };
+            campaigns.push((format!("power cuts of a host under files, {chip:?}, {}", spec.name()), Box::new(host)));
+            let (stride, tries) = if full { (1, 8) } else { (41, 2) };
+            let calls = move || file_troubles(chip, spec, 1, 80, stride, tries);
+            campaigns.push((format!("failing calls under files, {chip:?}, {}", spec.name()), Box::new(calls)));
             let bad = move || file_bad_segments(chip, spec, 1, 150, if full { 1 } else { 9 });
             let bits = move || file_bit_errors(chip, spec, 1);
             campaigns.push((format!("bit errors under files, {chip:?}, {}", spec.name()), Box::new(bits)));
@@ -93,6 +122,17 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
             let mut add =
                 |what: &str, campaign: Campaign| campaigns.push((format!("{what}, {chip:?}, {mapping}"), campaign));
             add("power cuts", Box::new(cuts));
+            let (stride, second, losses) = if full { (1, 9, 10) } else { (37, 5, 5) };
+            let host = move || {
+                let mut tally = Tally::default();
+                (0..seeds).for_each(|seed| {
+                    tally.merge(hybrid_host_power_cuts(chip, parsed, seed, 60, stride, second, losses));
+                });
+                tally
+            };
+            add("power cuts of a host", Box::new(host));
+            let (stride, tries) = if full { (1, 8) } else { (23, 2) };
+            add("failing calls", Box::new(move || hybrid_troubles(chip, parsed, 1, 60, stride, tries)));
             add("bad segments", Box::new(move || hybrid_bad_segments(chip, parsed, 1, 150, if full { 1 } else { 9 })));
             add("bit errors", Box::new(move || hybrid_bit_errors(chip, parsed, 1)));
             add(

@@ -1,8 +1,10 @@
-use crate::enumerate::{Cuts, Device, TrialTarget, enumerate};
+use crate::device::{Host, TrialDevice};
+use crate::enumerate::{Cuts, TrialTarget, enumerate};
 use crate::setup::run;
-use crate::{Oracle, Setup, Step, Tally, script};
-use margay_flash::FlashError;
-use margay_media::{PowerCut, RamFlash, Strict};
+use crate::trouble::{Manners, Troubled, Troubles, Watch, trouble};
+use crate::unordered::unordered;
+use crate::{Oracle, Setup, Step, Tally, pages, script};
+use margay_flash::{FlashError, Geometry};
 use margay_volume::{Disk, VolumeError};
 
 /// Cuts the power at every `stride`-th program and erase of a script, in every way, and then, for every
@@ -14,10 +16,30 @@ pub fn power_cuts(setup: &Setup, seed: u64, len: usize, stride: u64, second_stri
     enumerate(&Trial { setup, steps, seed }, cuts)
 }
 
-struct Trial<'a> {
-    setup: &'a Setup,
-    steps: Vec<Step>,
-    seed: u64,
+/// The same on a file that a host caches, with `losses` different losses for each cut. The disk must be as it was at some
+/// moment since the last flush that returned `Ok`, and stay so.
+pub fn host_power_cuts(setup: &Setup, seed: u64, len: usize, stride: u64, second_stride: u64, losses: usize) -> Tally {
+    let cuts = Cuts { seed, stride, second_stride };
+    let steps = script(setup.pages(), len, seed);
+    unordered(&Trial { setup, steps, seed }, cuts, losses)
+}
+
+/// Lets every `stride`-th read, program, erase and sync of a script fail for a moment, each in `tries` different ways, on a
+/// chip and on a file that a host caches; what a flush that returned `Ok` covers must be there, live, after a clean stop,
+/// a kill, and a power cut, and the disk must go on.
+pub fn disk_troubles(setup: &Setup, seed: u64, len: usize, stride: u64, tries: u64) -> Tally {
+    let steps = script(setup.pages(), len, seed);
+    let trial = Trial { setup, steps, seed };
+    let mut tally = trouble(&trial, Troubles { seed, stride, tries }, false);
+    tally.merge(trouble(&trial, Troubles { seed, stride, tries }, true));
+    tally
+}
+
+/// A disk that is tried.
+pub(crate) struct Trial<'a> {
+    pub setup: &'a Setup,
+    pub steps: Vec<Step>,
+    pub seed: u64,
 }
 
 pub(crate) fn is_power_lost(error: &VolumeError) -> bool {
@@ -26,12 +48,19 @@ pub(crate) fn is_power_lost(error: &VolumeError) -> bool {
 
 impl Trial<'_> {
     /// The mounted disk, if the power lasted.
-    fn mounted<'d>(&self, device: &'d mut Device) -> Result<Option<Disk<&'d mut Device>>, String> {
+    fn mounted<'d, D: TrialDevice>(&self, device: &'d mut D) -> Result<Option<Disk<&'d mut D>>, String> {
         match self.setup.mount(device) {
             Ok(mounted) => Ok(Some(mounted)),
             Err(error) if is_power_lost(&error) => Ok(None),
             Err(error) => Err(format!("mount: {error}")),
         }
+    }
+
+    /// Mounts a device whose power is on, and compares.
+    fn check<D: TrialDevice>(&self, device: &mut D, oracle: &mut Oracle, when: &str) -> Result<(), String> {
+        let Some(mut disk) = self.mounted(device)? else { return Err("the power is on and was lost".into()) };
+        oracle.check(&mut disk).map_err(|error| format!("{when}, {error}"))?;
+        disk.audit().map_err(|error| format!("{when}, {error}"))
     }
 }
 
@@ -42,10 +71,17 @@ impl TrialTarget for Trial<'_> {
         format!("{:?} {}", self.setup.chip, self.setup.options.placement)
     }
 
-    fn base(&self, clean: bool) -> (Device, Oracle) {
+    fn geometry(&self) -> Geometry {
+        self.setup.geometry
+    }
+
+    fn base<D: TrialDevice>(&self, mut device: D, clean: bool) -> (D, Oracle) {
         let setup = self.setup;
-        let mut device = PowerCut::new(Strict::new(RamFlash::new(setup.geometry)));
-        let mut oracle = Oracle::new(setup.pages());
+        let is_cached = device.is_cached();
+        let mut oracle = Oracle::new(setup.pages()).cached(is_cached);
+        if is_cached {
+            oracle = oracle.in_order();
+        }
         let mut disk = setup.format(&mut device).expect("format");
         let mut steps: Vec<_> = (0..setup.pages()).map(|lpn| Step::Write(lpn, lpn % 8 == 7)).collect();
         steps.extend(script(setup.pages(), 200, self.seed ^ 0xBA5E));
@@ -56,11 +92,11 @@ impl TrialTarget for Trial<'_> {
         } else {
             drop(disk);
         }
-        device.power_on();
+        device.next_life();
         (device, oracle)
     }
 
-    fn run(&self, device: &mut Device, oracle: &mut Oracle) -> Result<bool, String> {
+    fn run<D: TrialDevice>(&self, device: &mut D, oracle: &mut Oracle) -> Result<bool, String> {
         let Some(mut disk) = self.mounted(device)? else { return Ok(false) };
         match run(&mut disk, oracle, &self.steps).and_then(|()| disk.stop()) {
             Ok(_) => Ok(true),
@@ -69,24 +105,61 @@ impl TrialTarget for Trial<'_> {
         }
     }
 
-    fn mount(&self, device: &mut Device) -> Result<bool, String> {
+    fn mount<D: TrialDevice>(&self, device: &mut D) -> Result<bool, String> {
         let lasted = self.mounted(device)?.is_some();
         Ok(lasted && !device.is_off())
     }
 
-    fn recover(&self, mut device: Device, mut oracle: Oracle) -> Result<(), String> {
-        let on = "the power is on and was lost";
-        let Some(mut disk) = self.mounted(&mut device)? else { return Err(on.into()) };
-        oracle.check(&mut disk).map_err(|error| format!("after recovery, {error}"))?;
-        disk.audit().map_err(|error| format!("after recovery, {error}"))?;
-        let more = script(self.setup.pages(), 3 * self.setup.pages() as usize, self.seed ^ 0x0DD);
+    fn recover<D: TrialDevice>(&self, mut device: D, mut oracle: Oracle) -> Result<(), String> {
+        self.check(&mut device, &mut oracle, "after recovery")?;
+        if device.is_cached() {
+            // What was read after the recovery is there for good.
+            device.lose_power(self.seed);
+            self.check(&mut device, &mut oracle, "after another power cut")?;
+        }
+        let pages = self.setup.pages();
+        let Some(mut disk) = self.mounted(&mut device)? else { return Err("the power is on and was lost".into()) };
+        let more = script(pages, 3 * pages as usize, self.seed ^ 0x0DD);
         run(&mut disk, &mut oracle, &more).map_err(|error| format!("overwriting: {error}"))?;
-        oracle.check(&mut disk).map_err(|error| format!("after overwriting, {error}"))?;
+        oracle.clone().check(&mut disk).map_err(|error| format!("after overwriting, {error}"))?;
         disk.audit().map_err(|error| format!("after overwriting, {error}"))?;
         disk.flush().map_err(|error| format!("the last flush: {error}"))?;
+        oracle.all_durable();
+        if disk.device_mut().is_cached() {
+            let unsynced = script(pages, 10, self.seed ^ 0xADD);
+            run(&mut disk, &mut oracle, &unsynced).map_err(|error| format!("writing after the last flush: {error}"))?;
+        }
         drop(disk);
-        device.power_on();
-        let Some(mut disk) = self.mounted(&mut device)? else { return Err(on.into()) };
-        oracle.check(&mut disk).map_err(|error| format!("after the second mount, {error}"))
+        device.lose_power(self.seed ^ 1);
+        self.check(&mut device, &mut oracle, "after the second mount")
+    }
+}
+
+impl Troubled for Trial<'_> {
+    fn suffer(
+        &self,
+        device: &mut Host,
+        oracle: &mut Oracle,
+        watch: &mut Watch,
+        manners: Manners,
+    ) -> Result<(), String> {
+        *oracle = oracle.clone().in_any_order();
+        let mut tries = 0;
+        let mut disk = loop {
+            match self.setup.mount(&mut *device) {
+                Ok(disk) => break disk,
+                Err(error) => watch.failed_mount(device, tries, error.to_string())?,
+            }
+            tries += 1;
+        };
+        pages::suffer(&mut disk, oracle, &self.steps, watch, manners)?;
+        if manners.stops {
+            let stopped = disk.stop().map(drop).map_err(pages::refused);
+            if watch.judge(device, stopped)?.is_some() {
+                watch.flushed(device)?;
+                oracle.all_durable();
+            }
+        }
+        Ok(())
     }
 }

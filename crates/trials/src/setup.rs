@@ -62,6 +62,7 @@ pub(crate) fn store_options(selection: &str, leveling: &str) -> StoreOptions {
         low_water: 2,
         high_water: 2,
         uuid: [1; 16],
+        pair_pages: true,
         ..defaults
     }
 }
@@ -138,7 +139,7 @@ pub fn run<F: Flash>(disk: &mut Disk<F>, oracle: &mut Oracle, steps: &[Step]) ->
                 content(lpn, version, &mut page);
                 let hint = if read_only { Hint::ReadOnly } else { Hint::None };
                 disk.write(lpn, &page, hint, time * 1000)?;
-                oracle.durable(lpn);
+                oracle.written(lpn);
             }
             Step::Trim(first, end) => {
                 for lpn in first..end {

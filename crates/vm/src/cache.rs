@@ -213,7 +213,8 @@ impl<F: Frames> Cache<F> {
         core::iter::successors(first, next).map(|frame| Lpn(self.lpns[frame as usize]))
     }
 
-    pub(crate) fn is_on_flash(&self, lpn: Lpn) -> bool {
+    /// Whether flash holds a copy of the page.
+    pub fn is_on_flash(&self, lpn: Lpn) -> bool {
         self.on_flash[lpn.index() / 64] >> (lpn.0 % 64) & 1 != 0
     }
 

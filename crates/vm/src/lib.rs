@@ -5,7 +5,7 @@
 //! merge need not copy it (duplication-aware), but a duplicate that is going to be evicted clean is worth keeping
 //! (locality-aware), and a dirty page that is going to be evicted may be written along with the merge (LRU dirty
 //! page eviction). [`Scheme`] names the combinations, [`cost`] has the equations, [`Cache`] is the page cache,
-//! [`Paging`] both together, [`PageLevel`] the same cache over the page-mapped log.
+//! [`Paging`] both together.
 //!
 //! This crate speaks the language of its paper: a *block* is a segment, the *victim* a log block.
 #![no_std]
@@ -17,7 +17,6 @@ mod config;
 pub mod cost;
 mod host;
 mod list;
-mod page_level;
 mod paging;
 mod scheme;
 mod stats;
@@ -27,7 +26,6 @@ mod window;
 pub use cache::{Cache, CacheRegion, Evicted, Frames, NoFrames};
 pub use chain::Chain;
 pub use config::{CacheConfig, LruRegion, Replacement, Window, replacements};
-pub use page_level::PageLevel;
 pub use paging::Paging;
 pub use scheme::{BlockMerge, Scheme, VictimSelection, scheme_rows, schemes};
 pub use stats::{GcTotals, Stats};

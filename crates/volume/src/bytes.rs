@@ -31,6 +31,21 @@ pub struct Status<'a> {
 }
 
 /// A disk by bytes, on any device.
+///
+/// ```
+/// use margay_media::RamFlash;
+/// use margay_volume::flash::Geometry;
+/// use margay_volume::{FormatOptions, Hint, Volume};
+///
+/// let chip = RamFlash::new(Geometry::new(64, 32, 2048)?.with_spare(64));
+/// let mut volume = Volume::format(chip, &FormatOptions::default())?;
+/// volume.write(5000, b"over any bytes", Hint::None)?;
+/// volume.flush()?;
+/// let mut bytes = [0; 16];
+/// volume.read(4998, &mut bytes)?;
+/// assert_eq!(&bytes, b"\0\0over any bytes");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Volume {
     disk: Disk<AnyFlash>,
     page: Vec<u8>,

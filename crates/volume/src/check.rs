@@ -21,8 +21,7 @@ pub struct CheckReport {
     pub mapped_pages: u32,
     /// Pages whose data cannot be read or is not what was written.
     pub unreadable_pages: Vec<(Lpn, String)>,
-    /// Of the damaged pages of the scan, those that a power cut can have torn: the last ones of their segments. What they
-    /// held was never flushed.
+    /// Pages that a power cut can have torn. What they held was never flushed.
     pub torn_pages: Vec<Ppn>,
     /// A count that is wrong.
     pub audit: Option<String>,
@@ -101,7 +100,8 @@ pub fn dump_segment<F: Flash>(
     segment: SegmentId,
 ) -> Result<DumpedSegment, VolumeError> {
     let (mut store, _): (Formatted<&mut F>, _) = store(device, superblock)?;
-    let found = store.scan_segment(segment)?;
+    let mark = store.mark()?;
+    let found = store.scan_segment(segment, mark)?;
     let geometry = *store.geometry();
     let first = geometry.first_page(segment).0 + store.layout().header_pages;
     let mut data = vec![0; geometry.page_bytes() as usize];
@@ -111,6 +111,7 @@ pub fn dump_segment<F: Flash>(
             Ok((Decoded::Erased, _)) => continue,
             Ok((Decoded::Tag(tag), _)) => (Ok(tag), Some(tag.data_crc == crc32c(&data))),
             Ok((Decoded::Damaged, _)) => (Err("damaged tag".into()), None),
+            Ok((Decoded::Void, _)) => (Err("void: given up by a mount".into()), None),
             Ok((Decoded::Newer(version), _)) => (Err(format!("tag of format {version}")), None),
             Err(error @ FlashError::Uncorrectable { .. }) => (Err(error.to_string()), None),
             Err(error) => return Err(error.into()),

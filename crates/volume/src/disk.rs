@@ -1,7 +1,7 @@
 use crate::options::{config, formatted, override_policies, policies};
 use crate::{FormatOptions, OpenOptions, VolumeError};
 use margay_flash::{Flash, Geometry, Lpn};
-use margay_format::{Anchor, ClientKind, Formatted, Layout, Superblock, find_superblock, shown_geometry};
+use margay_format::{Anchor, ClientKind, Formatted, Layout, Superblock, find_superblock};
 use margay_ftl::{Ftl, MountReport, OwnPages, load};
 use margay_log::{Config, Hint};
 
@@ -9,6 +9,24 @@ use margay_log::{Config, Hint};
 ///
 /// A write of a page is atomic: after a power cut it is there or not. What was written or trimmed before a flush that
 /// returned survives.
+///
+/// ```
+/// use margay_media::RamFlash;
+/// use margay_volume::flash::Geometry;
+/// use margay_volume::{Disk, FormatOptions, Hint, OpenOptions};
+///
+/// let chip = RamFlash::new(Geometry::new(64, 32, 2048)?.with_spare(64));
+/// let options = FormatOptions { exported_pages: Some(1500), placement: "m1".parse()?, ..FormatOptions::default() };
+/// let mut disk = Disk::format(chip, &options)?;
+/// disk.write(1499, &[1; 2048], Hint::None, 0)?;
+/// disk.flush()?;
+///
+/// // After a power cut, and with another selection policy from now on.
+/// let options = OpenOptions { selection: Some("greedy".parse()?), ..OpenOptions::default() };
+/// let disk = Disk::open(disk.into_device(), &options)?;
+/// assert!(disk.is_mapped(1499) && !disk.is_mapped(0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Disk<F> {
     ftl: Ftl<Formatted<F>>,
@@ -43,7 +61,7 @@ pub fn find<F: Flash>(device: &mut F) -> Result<Superblock, VolumeError> {
 
 /// Maximum of pages that a device of this shape can export with these options.
 pub fn limit_pages(geometry: &Geometry, options: &FormatOptions) -> Result<u32, VolumeError> {
-    let geometry = &shown_geometry(geometry);
+    let geometry = &options.store.geometry(geometry)?;
     let layout = Layout::new(geometry, u64::from(geometry.pages()))?;
     let superblock = options.store.superblock(geometry, ClientKind::Disk, &options.placement);
     let config = config(&superblock, &layout)?;
@@ -85,9 +103,10 @@ fn check_ranges(ranges: &[(u32, u32)], exported_pages: u32, page_bytes: u32) -> 
 }
 
 impl<F: Flash> Disk<F> {
-    /// Formats a device: all that is on it is lost. Segments that cannot be erased are retired.
+    /// Formats a device: all that is on it is lost. Segments that cannot be erased are retired. Fails, with the device as it
+    /// was, if the options do not fit it.
     pub fn format(device: F, options: &FormatOptions) -> Result<Self, VolumeError> {
-        let superblock = superblock(&shown_geometry(device.geometry()), options)?;
+        let superblock = superblock(&options.store.geometry(device.geometry())?, options)?;
         let (store, config) = store(device, &superblock)?;
         let policies = policies(&superblock, &config)?;
         let (ftl, anchor) = Ftl::format(store, &superblock, config, policies)?;

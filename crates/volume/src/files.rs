@@ -3,13 +3,29 @@ use crate::torn::torn_pages;
 use crate::{FilesFormatOptions, FilesOpenOptions, VolumeError};
 use alloc::vec::Vec;
 use margay_flash::{Flash, Geometry};
-use margay_format::{ClientKind, Formatted, Layout, Superblock, shown_geometry};
+use margay_format::{ClientKind, Formatted, Layout, Superblock};
 use margay_fs::{FoundFs, Fs, FsCheck, Problem, find, owners};
 
 /// Streams for which room is kept, so that the allocator can be changed later.
 const MIN_STREAMS: u32 = 5;
 
 /// A file system on a device.
+///
+/// ```
+/// use margay_media::RamFlash;
+/// use margay_volume::flash::Geometry;
+/// use margay_volume::fs::{NewObject, ROOT, RenameFlags};
+/// use margay_volume::{FilesFormatOptions, format_files};
+///
+/// let chip = RamFlash::new(Geometry::new(64, 32, 2048)?.with_spare(64));
+/// let mut files = format_files(chip, &FilesFormatOptions::default())?;
+/// let file = files.create(ROOT, b"settings.new", &NewObject::FILE)?.object;
+/// files.write(file, 0, b"volume = 11")?;
+/// files.rename(ROOT, b"settings.new", ROOT, b"settings", RenameFlags::default())?;
+/// files.sync()?;
+/// assert_eq!(files.resolve(b"settings")?.size, 11);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type Files<F> = Fs<Formatted<F>>;
 
 /// A file system that was opened, and what was found to be wrong with it.
@@ -31,9 +47,10 @@ fn superblock(geometry: &Geometry, options: &FilesFormatOptions) -> Result<Super
     Ok(Superblock { exported_pages, ..superblock })
 }
 
-/// Formats a device with a file system: all that is on it is lost.
+/// Formats a device with a file system: all that is on it is lost. Fails, with the device as it was, if the options do not
+/// fit it.
 pub fn format_files<F: Flash>(device: F, options: &FilesFormatOptions) -> Result<Files<F>, VolumeError> {
-    let superblock = superblock(&shown_geometry(device.geometry()), options)?;
+    let superblock = superblock(&options.store.geometry(device.geometry())?, options)?;
     let store = formatted(device, &superblock, owners())?;
     let config = config(&superblock, store.layout())?;
     let policies = policies(&superblock, &config)?;

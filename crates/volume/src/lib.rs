@@ -6,6 +6,12 @@
 //! not. What was written or trimmed before a flush that returned survives.
 //!
 //! Without the feature `std` (on by default) it needs `alloc` only; [`Volume`] and [`Metrics`] are then missing.
+//!
+//! # A disk
+#![doc = concat!("```\n", include_str!("../examples/disk.rs"), "```")]
+//!
+//! # A file system
+#![doc = concat!("```\n", include_str!("../examples/files.rs"), "```")]
 #![cfg_attr(not(feature = "std"), no_std)]
 extern crate alloc;
 
@@ -29,7 +35,10 @@ pub use check::{CheckReport, DumpedPage, DumpedSegment, check, dump_segment};
 pub use disk::{Disk, find, limit_pages};
 pub use error::VolumeError;
 pub use files::{Files, OpenedFiles, check_files, format_files, open_files};
+pub use margay_flash as flash;
 use margay_flash::Flash;
+pub use margay_fs as fs;
+pub use margay_log::Hint;
 #[cfg(feature = "std")]
 pub use metrics::{Metrics, prometheus};
 pub use options::{FilesFormatOptions, FilesOpenOptions, FormatOptions, OpenOptions, StoreOptions};

@@ -2,7 +2,7 @@ use crate::VolumeError;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use margay_flash::{Flash, Geometry};
-use margay_format::{ClientKind, Formatted, Layout, Superblock};
+use margay_format::{ClientKind, Formatted, Layout, LayoutError, Superblock, geometry_to_format};
 use margay_log::{Config, Policies};
 use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Sizing};
 
@@ -23,6 +23,9 @@ pub struct StoreOptions {
     pub uuid: [u8; 16],
     /// Time of formatting, in seconds since 1970.
     pub created_s: u64,
+    /// Accept half of the capacity, and two programs for each page, on a device that has neither a spare area of 64 usable
+    /// bytes a page nor bytes that can be programmed one by one. Without this, formatting such a device is an error.
+    pub pair_pages: bool,
 }
 
 impl StoreOptions {
@@ -35,7 +38,13 @@ impl StoreOptions {
             high_water: 2,
             uuid: [0; 16],
             created_s: 0,
+            pair_pages: false,
         }
+    }
+
+    /// The shape that the format is to see of a device.
+    pub(crate) fn geometry(&self, raw: &Geometry) -> Result<Geometry, LayoutError> {
+        geometry_to_format(raw, self.pair_pages)
     }
 
     /// The superblock of a store with these options.

@@ -23,6 +23,8 @@ fn store_options(superblock: &Superblock) -> Result<StoreOptions, VolumeError> {
         high_water: superblock.high_water,
         uuid: superblock.uuid,
         created_s: superblock.created_s,
+        // Who formatted it in pairs has accepted that.
+        pair_pages: true,
     })
 }
 

@@ -4,16 +4,26 @@ use alloc::vec::Vec;
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 use margay_format::{Formatted, FoundSegment, Store};
 
-/// Those of the damaged pages that a power cut can have torn while they were programmed: each is the last that was
-/// programmed in its segment, and nothing was opened after that segment in its stream, or pages behind it are erased: only a
-/// power cut closes a segment before it is full. What such a page held was never flushed.
+/// Pages that a power cut can have torn while they were programmed; what they held was never flushed.
+///
+/// A device that is cached has a mark, which says what was flushed: they are those that the mount finds behind it. On any
+/// other device they are those of the damaged pages that are the last in their segments, if nothing was opened after that
+/// segment in its stream, or if pages behind it are erased: only a power cut closes a segment before it is full.
 pub(crate) fn torn_pages<F: Flash>(store: &mut Formatted<F>, damaged: &[Ppn]) -> Result<Vec<Ppn>, FlashError> {
+    let mark = store.mark()?;
+    if mark.is_some() {
+        let mut torn = Vec::new();
+        for segment in (store.layout().reserved_segments..store.geometry().segments()).map(SegmentId) {
+            torn.append(&mut store.scan_segment(segment, mark)?.torn);
+        }
+        return Ok(torn);
+    }
     let geometry = *store.geometry();
     let summary_pages = store.layout().summary_pages;
     let mut torn = Vec::new();
     for ppn in damaged.iter().copied() {
         let segment = geometry.segment_of(ppn);
-        let found = store.scan_segment(segment)?;
+        let found = store.scan_segment(segment, None)?;
         if found.next.0 != ppn.0 + 1 {
             continue;
         }
@@ -33,7 +43,7 @@ fn last_seq(found: &FoundSegment) -> u64 {
 fn is_newest<F: Flash>(store: &mut Formatted<F>, segment: SegmentId, found: &FoundSegment) -> Result<bool, FlashError> {
     let stream = |found: &FoundSegment| found.info.map(|info| info.stream);
     for other in (0..store.geometry().segments()).map(SegmentId).filter(|other| *other != segment) {
-        let other = store.scan_segment(other)?;
+        let other = store.scan_segment(other, None)?;
         if stream(&other) == stream(found) && last_seq(&other) > last_seq(found) {
             return Ok(false);
         }

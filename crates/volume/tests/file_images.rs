@@ -47,7 +47,9 @@ fn small() -> [Geometry; 3] {
 
 fn used(geometry: Geometry) -> SharedFlash {
     let chip = SharedFlash::new(geometry);
-    let mut fs = format(chip.clone(), &FormatOptions::default()).unwrap();
+    let mut options = FormatOptions::default();
+    options.store.pair_pages = geometry == small()[2];
+    let mut fs = format(chip.clone(), &options).unwrap();
     let folder = fs.create(ROOT, b"folder", &NewObject::DIRECTORY).unwrap().object;
     for number in 0..12u32 {
         let name = [b'a' + number as u8];

@@ -6,7 +6,7 @@ use margay_ftl::{Ftl, OwnPages};
 use margay_log::{Config, Hint, Policies};
 use margay_media::{ImageFlash, NullFlash, Operation, Recorder};
 use margay_policy::{PlacementSpec, SelectionSpec, Sizing};
-use margay_volume::{FormatOptions, OpenOptions, Volume, VolumeError, check};
+use margay_volume::{FilesFormatOptions, FormatOptions, OpenOptions, Volume, VolumeError, check, format_files};
 
 mod shared;
 use shared::SharedFlash;
@@ -129,6 +129,39 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
 }
 
 #[test]
+fn half_the_capacity_is_given_up_only_if_that_was_asked_for() {
+    let bare = Geometry::new(64, 32, 512).unwrap().with_spare(16);
+    let chip = SharedFlash::new(bare);
+    chip.0.lock().unwrap().page_bytes_mut(Ppn(40)).fill(0x11);
+    let refused = [
+        Volume::format(chip.clone(), &FormatOptions::default()).map(drop),
+        format_files(chip.clone(), &FilesFormatOptions::default()).map(drop),
+        margay_volume::limit_pages(&bare, &FormatOptions::default()).map(drop),
+    ];
+    for error in refused.map(|result| result.unwrap_err().to_string()) {
+        assert!(error.contains("there are 16 usable bytes in the spare area of a page, which takes 64"), "{error}");
+        assert!(error.contains("--pair-pages"), "{error}");
+    }
+    // Nothing was lost by asking.
+    assert!(chip.0.lock().unwrap().page_bytes_mut(Ppn(40)).iter().all(|byte| *byte == 0x11));
+
+    let mut options = FormatOptions::default();
+    options.store.pair_pages = true;
+    let mut volume = Volume::format(chip.clone(), &options).unwrap();
+    assert!(volume.capacity_bytes() > bare.bytes() * 2 / 5 && volume.capacity_bytes() < bare.bytes() / 2);
+    volume.write(0, b"kept", Hint::None).unwrap();
+    volume.stop().unwrap();
+    // Opening needs no option, and reads what was written.
+    let mut bytes = [0; 4];
+    Volume::open(chip, &OpenOptions::default()).unwrap().read(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"kept");
+
+    // A device that has room for the information does not lose anything by the option.
+    let limit = |options: &FormatOptions| margay_volume::limit_pages(&nand(), options).unwrap();
+    assert_eq!(limit(&options), limit(&FormatOptions::default()));
+}
+
+#[test]
 fn a_device_of_24_mib_exports_nine_tenths_of_its_capacity() {
     let geometry = Geometry::new(192, 32, 4096).unwrap();
     for geometry in [geometry.with_spare(256), geometry.byte_programmable()] {
@@ -223,7 +256,8 @@ fn no_damage_to_an_image_makes_it_panic() {
         Geometry::new(16, 16, 512).unwrap(),
     ] {
         let chip = SharedFlash::new(geometry);
-        let options = FormatOptions { exported_pages: Some(48), ..FormatOptions::default() };
+        let mut options = FormatOptions { exported_pages: Some(48), ..FormatOptions::default() };
+        options.store.pair_pages = true;
         let mut volume = Volume::format(chip.clone(), &options).unwrap();
         for number in 0..300u64 {
             volume.write(number * 29 % 48 * 512, &number.to_le_bytes(), Hint::None).unwrap();

@@ -17,7 +17,7 @@ pub use files::{FileBenchmark, FileMix, FileOp};
 pub use permutation::Permutation;
 pub use registry::{Info, parameters, patterns};
 pub use running::Workload;
-pub use spec::{Arrival, Layout, Mix, Pattern, SizeClass, WorkloadSpec, Zone};
+pub use spec::{Arrival, HotLayout, Mix, Pattern, SizeClass, WorkloadSpec, Zone};
 pub use zipf::Zipf;
 
 /// The kind of an operation.

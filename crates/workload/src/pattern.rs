@@ -1,5 +1,5 @@
 use crate::permutation::Permutation;
-use crate::spec::{Layout, Mix, Pattern};
+use crate::spec::{HotLayout, Mix, Pattern};
 use crate::zipf::{Zipf, unit};
 use rand::Rng;
 
@@ -18,11 +18,11 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    fn new(layout: Layout, pages: u32, favoured: u32, seed: u64) -> Self {
+    fn new(layout: HotLayout, pages: u32, favoured: u32, seed: u64) -> Self {
         match layout {
-            Layout::Scattered => Self::Scattered(Permutation::new(pages, seed)),
-            Layout::Contiguous => Self::Contiguous,
-            Layout::Strided => Self::Strided { pages, favoured: favoured.max(1) },
+            HotLayout::Scattered => Self::Scattered(Permutation::new(pages, seed)),
+            HotLayout::Contiguous => Self::Contiguous,
+            HotLayout::Strided => Self::Strided { pages, favoured: favoured.max(1) },
         }
     }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// Where the pages lie that a skewed pattern favours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Layout {
+pub enum HotLayout {
     /// Scattered at random over the space. With this the FMS tables are reproduced.
     #[default]
     Scattered,
@@ -72,14 +72,14 @@ pub enum Pattern {
         /// Share of the pages, over 0 and under 1.
         space: f64,
         /// Where the hot pages lie.
-        layout: Layout,
+        layout: HotLayout,
     },
     /// The page of rank k with probability proportional to 1 / k^exponent.
     Zipf {
         /// Exponent, positive.
         exponent: f64,
         /// Where the pages of low rank lie.
-        layout: Layout,
+        layout: HotLayout,
     },
     /// Several request sizes and zones.
     Mix(Mix),
@@ -302,9 +302,9 @@ impl WorkloadSpec {
             "layout" => {
                 let wanted = "scattered, contiguous or strided, with hot-cold or zipf";
                 let chosen = match value {
-                    "scattered" => Layout::Scattered,
-                    "contiguous" => Layout::Contiguous,
-                    "strided" => Layout::Strided,
+                    "scattered" => HotLayout::Scattered,
+                    "contiguous" => HotLayout::Contiguous,
+                    "strided" => HotLayout::Strided,
                     _ => return Err(WorkloadError::value(key, value, wanted)),
                 };
                 match &mut self.pattern {
@@ -341,13 +341,13 @@ impl FromStr for WorkloadSpec {
                     argument.split_once('/').and_then(|(x, y)| Some((x.parse::<f64>().ok()?, y.parse::<f64>().ok()?)));
                 let wanted = "x/y: x % of the accesses to y % of the pages, as 90/10";
                 let (x, y) = both.ok_or_else(|| WorkloadError::value(name, argument, wanted))?;
-                Pattern::HotCold { access: x / 100.0, space: y / 100.0, layout: Layout::Scattered }
+                Pattern::HotCold { access: x / 100.0, space: y / 100.0, layout: HotLayout::Scattered }
             }
             "zipf" => {
                 let argument = if argument.is_empty() { "0.99" } else { argument };
                 let exponent =
                     argument.parse().map_err(|_| WorkloadError::value(name, argument, "an exponent, as 0.99"))?;
-                Pattern::Zipf { exponent, layout: Layout::Scattered }
+                Pattern::Zipf { exponent, layout: HotLayout::Scattered }
             }
             _ => return Err(WorkloadError::Unknown { name: name.into(), known: pattern_names() }),
         };
@@ -364,7 +364,7 @@ impl fmt::Display for WorkloadSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layout = match &self.pattern {
             Pattern::HotCold { layout, .. } | Pattern::Zipf { layout, .. } => *layout,
-            _ => Layout::Scattered,
+            _ => HotLayout::Scattered,
         };
         match &self.pattern {
             Pattern::Sequential => f.write_str("sequential")?,
@@ -383,9 +383,9 @@ impl fmt::Display for WorkloadSpec {
             }
         }
         match layout {
-            Layout::Scattered => {}
-            Layout::Contiguous => f.write_str(",layout=contiguous")?,
-            Layout::Strided => f.write_str(",layout=strided")?,
+            HotLayout::Scattered => {}
+            HotLayout::Contiguous => f.write_str(",layout=contiguous")?,
+            HotLayout::Strided => f.write_str(",layout=strided")?,
         }
         if let Some(writes) = self.writes {
             write!(f, ",writes={writes}")?;

@@ -60,12 +60,15 @@ pub struct GeometryArgs {
     /// Size of a page in bytes [default: 4096]
     #[arg(long, conflicts_with = "device", value_name = "BYTES")]
     pub page_bytes: Option<u32>,
-    /// Usable bytes in the spare area of each page (NAND); with fewer than 64, half the capacity is lost, because pages are used in pairs [default: 256]
+    /// Usable bytes in the spare area of each page (NAND); with fewer than 64, see --pair-pages [default: 256]
     #[arg(long, conflicts_with_all = ["device", "nor"], value_name = "BYTES")]
     pub spare_bytes: Option<u32>,
     /// Make a device that is programmed byte by byte and has no spare area (NOR)
     #[arg(long, conflicts_with = "device")]
     pub nor: bool,
+    /// Accept half the capacity on a device with neither 64 usable spare bytes a page nor byte-by-byte programming: every second page holds the information on the page before it
+    #[arg(long)]
+    pub pair_pages: bool,
     /// Format a file that is a flash image already, as it is or with the options above; all data on it is lost
     #[arg(long)]
     pub force: bool,
@@ -134,15 +137,29 @@ pub struct ServeArgs {
     /// Refuse clients that do not use TLS
     #[arg(long, requires = "tls")]
     pub tls_required: bool,
-    /// Require of clients a certificate signed by ca-cert.pem of that folder
+    /// Refuse clients without a certificate signed by ca-cert.pem of that folder, and so all that do not use TLS
     #[arg(long, requires = "tls")]
     pub tls_verify_clients: bool,
-    /// Maximum number of connections at one time
+    /// Maximum number of connections at one time; further clients wait, and a connection that has made no progress for a
+    /// second in its handshake, in sending a request or in taking replies makes room for them
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_connections: u32,
     /// Maximum number of unanswered requests of a connection
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub max_requests: u32,
+    /// Maximum of memory for data that clients have sent or have not yet taken, all connections together, as bytes or with
+    /// K, M, G; three quarters of it are shared out in advance, so that each connection is sure of its part
+    #[arg(long, default_value = "256M", value_name = "SIZE", value_parser = size)]
+    pub max_memory: u64,
+    /// The same for one connection; nothing is read from a connection that has no more
+    #[arg(long, default_value = "16M", value_name = "SIZE", value_parser = size)]
+    pub max_connection_memory: u64,
+    /// Disconnect a client that has not completed its handshake after this time
+    #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub handshake_timeout: u64,
+    /// Disconnect a client that has begun a request and does not go on with it, or takes none of its replies, for this time
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub client_timeout: u64,
     /// On a flush, do not wait until the image is on disk: flushed data may be lost when this machine loses power, though
     /// not when the server alone is killed
     #[arg(long)]
@@ -152,6 +169,10 @@ pub struct ServeArgs {
     pub verbose: bool,
     #[command(flatten)]
     pub policies: PolicyArgs,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    bytes(text).map_err(|failure| failure.to_string())
 }
 
 fn named(text: &str) -> Result<(String, PathBuf), String> {

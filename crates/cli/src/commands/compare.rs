@@ -3,10 +3,10 @@ use crate::args::CompareArgs;
 use crate::failure::Failure;
 use crate::output::{self, plot, report};
 use margay_lab::{Experiment, Outcome};
-use margay_policy::spec::Kind;
+use margay_policy::spec::PolicyKind;
 use margay_policy::{PlacementSpec, SelectionSpec, Spec};
 
-fn specs<K: Kind>(asked: &[String]) -> Result<Vec<Spec<K>>, Failure> {
+fn specs<K: PolicyKind>(asked: &[String]) -> Result<Vec<Spec<K>>, Failure> {
     if asked.is_empty() {
         return Ok(Spec::all().collect());
     }

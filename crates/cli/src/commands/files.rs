@@ -4,7 +4,7 @@ use crate::args::FsCommand;
 use crate::args::{FsPolicyArgs, RepairArgs};
 use crate::commands::device::{FILES_MEMORY, Watched};
 use crate::commands::format::on_image;
-use crate::commands::inspect::{damaged_page, problems};
+use crate::commands::inspect::{print_damaged, problems, really_damaged};
 use crate::commands::repair::Repaired;
 use crate::commands::{fs_copy as copying, fs_list as listing};
 use crate::failure::{Failure, of_volume};
@@ -12,7 +12,7 @@ use crate::output::{print_bytes, shown};
 use margay_flash::Flash;
 use margay_fs::{Attributes, FsError, Kind, NewObject, ROOT};
 use margay_fuse::{FileSystem, now};
-use margay_lab::DeviceSpec;
+use margay_media::DeviceSpec;
 use margay_theory::cleaning_cost;
 use margay_volume::{
     AnyFlash, FilesFormatOptions, FilesOpenOptions, Metrics, OpenedFiles, StoreOptions, check_files, format_files,
@@ -42,7 +42,9 @@ pub fn report_problems(opened: &OpenedFiles<AnyFlash>) {
 pub fn run(command: FsCommand) -> Result<(), Failure> {
     match command {
         FsCommand::Format { image, flash, low_water, high_water, policies } => {
-            on_image(&image, &flash, FILES_MEMORY, |device| make(&image, device, &policies, low_water, high_water))
+            on_image(&image, &flash, FILES_MEMORY, |device| {
+                make(&image, device, &policies, low_water, high_water, flash.pair_pages)
+            })
         }
         FsCommand::Ls { image, path, recursive, raw } => listing::list(&image, &path, recursive, raw),
         FsCommand::Get { image, path, to, force } => copying::get(&image, &path, to.as_deref(), force.existing()),
@@ -100,6 +102,7 @@ fn make(
     policies: &FsPolicyArgs,
     low_water: u32,
     high_water: Option<u32>,
+    pair_pages: bool,
 ) -> Result<String, Failure> {
     let geometry = *device.geometry();
     let defaults = FilesFormatOptions::default();
@@ -111,6 +114,7 @@ fn make(
         high_water: high_water.unwrap_or(low_water),
         uuid: *uuid::Uuid::new_v4().as_bytes(),
         created_s: u64::try_from(now().secs).unwrap_or(0),
+        pair_pages,
     };
     let options = FilesFormatOptions { store, allocator: policies.allocator.unwrap_or(defaults.allocator) };
     let mut fs = format_files(device, &options).map_err(|error| of_volume(image, &error))?;
@@ -254,9 +258,9 @@ fn check_image(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
         found.pages,
         found.scan.reads
     );
-    found.scan.damaged.iter().for_each(|ppn| println!("{}", damaged_page(*ppn, &found.torn_pages)));
+    print_damaged(&found.scan.damaged, &found.torn_pages);
     found.problems.iter().for_each(|problem| println!("{problem}"));
-    let damaged = found.scan.damaged.len() - found.torn_pages.len();
+    let damaged = really_damaged(&found.scan.damaged, &found.torn_pages).count();
     let count = found.problems.len() + damaged;
     if count == 0 {
         println!("clean{how}");

@@ -2,8 +2,7 @@ use super::device::{DISK_MEMORY, Watched, check_memory, size};
 use crate::args::{FormatArgs, GeometryArgs, bytes, exported_pages};
 use crate::failure::{Failure, of_image, of_volume};
 use margay_flash::{Flash, Geometry};
-use margay_lab::DeviceSpec;
-use margay_media::ImageFlash;
+use margay_media::{DeviceSpec, ImageFlash};
 use margay_trace::{Existing, NewFile};
 use margay_volume::{FormatOptions, StoreOptions, Volume};
 use std::path::Path;
@@ -95,6 +94,7 @@ fn format(args: &FormatArgs, device: Watched) -> Result<String, Failure> {
             low_water: args.low_water,
             high_water: args.high_water.unwrap_or(args.low_water),
             uuid: *uuid::Uuid::new_v4().as_bytes(),
+            pair_pages: args.flash.pair_pages,
             ..defaults.store
         },
         exported_pages: args.export.as_ref().map(share).transpose()?,

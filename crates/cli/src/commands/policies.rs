@@ -1,7 +1,7 @@
 use crate::args::ListOf;
 use crate::failure::Failure;
-use margay_lab::{DeviceSpec, presets};
-use margay_policy::spec::{Kind, Row};
+use margay_media::{DeviceSpec, presets};
+use margay_policy::spec::{PolicyKind, Row};
 use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Spec};
 use margay_trace::Format;
 use margay_trace::vm::VmFormat;
@@ -14,7 +14,7 @@ struct Entry {
     source: String,
 }
 
-fn policy<K: Kind>(spec: Spec<K>) -> Entry {
+fn policy<K: PolicyKind>(spec: Spec<K>) -> Entry {
     entry(spec.row())
 }
 

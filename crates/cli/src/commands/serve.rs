@@ -1,14 +1,27 @@
 use crate::args::ServeArgs;
 use crate::failure::{Failure, of_image, of_volume};
+use crate::logging::Log;
 use margay_media::ImageFlash;
-use margay_serve::{Listen, Offer, Options, Outcome};
+use margay_serve::{Limits, Listen, Offer, Options, Outcome};
 use margay_trace::{Format, TraceWriter};
 use margay_volume::{OpenOptions, Volume};
 use std::path::Path;
+use std::time::Duration;
 
 pub fn run(args: ServeArgs) -> Result<(), Failure> {
     let level = if args.verbose { tracing::Level::INFO } else { tracing::Level::WARN };
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).init();
+    let log = Log::start(level)?;
+    let limits = Limits {
+        max_connections: args.max_connections as usize,
+        max_requests: args.max_requests as usize,
+        max_memory_bytes: args.max_memory,
+        max_connection_memory_bytes: args.max_connection_memory,
+        handshake_timeout: Duration::from_secs(args.handshake_timeout),
+        client_timeout: Duration::from_secs(args.client_timeout),
+        ..Limits::default()
+    };
+    let options_of_memory = "(--max-memory, --max-connection-memory, --max-connections)";
+    limits.check().map_err(|error| Failure::Usage(format!("{error} {options_of_memory}")))?;
     let mut record = match &args.record {
         Some(path) => Some(TraceWriter::create_with(path, Format::MGT, args.force.existing())?),
         None => None,
@@ -36,18 +49,17 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
         tls: args.tls.clone(),
         requires_tls: args.tls_required,
         verify_clients: args.tls_verify_clients,
-        max_connections: args.max_connections as usize,
-        max_requests: args.max_requests as usize,
         run: args.run.clone(),
+        limits,
     };
     let ready = |uri: &str| {
         if args.run.is_none() {
-            eprintln!("serving {uri}  (stop with ctrl-C)");
+            log.say(format!("serving {uri}  (stop with ctrl-C)"));
         }
     };
     let outcome = margay_serve::serve(offers, &options, ready).map_err(|error| Failure::Run(error.to_string()))?;
     drop(folder);
-    report(&args, outcome)
+    report(&args, outcome, &log)
 }
 
 fn open(args: &ServeArgs, image: &Path) -> Result<Volume, Failure> {
@@ -73,7 +85,7 @@ fn open(args: &ServeArgs, image: &Path) -> Result<Volume, Failure> {
     Ok(volume)
 }
 
-fn report(args: &ServeArgs, outcome: Outcome) -> Result<(), Failure> {
+fn report(args: &ServeArgs, outcome: Outcome, log: &Log) -> Result<(), Failure> {
     for stopped in &outcome.stopped {
         let how = if args.read_only || stopped.with_checkpoint {
             ""
@@ -82,12 +94,12 @@ fn report(args: &ServeArgs, outcome: Outcome) -> Result<(), Failure> {
         };
         let wa = stopped.write_amplification.map_or_else(String::new, |wa| format!(", write amplification {wa:.3}"));
         if args.run.is_none() {
-            eprintln!("stopped cleanly: {} pages written{wa}{how}", stopped.host_writes);
+            log.say(format!("stopped cleanly: {} pages written{wa}{how}", stopped.host_writes));
         }
         if stopped.recorded > 0
             && let Some(path) = &args.record
         {
-            eprintln!("{}: {} requests recorded", path.display(), stopped.recorded);
+            log.say(format!("{}: {} requests recorded", path.display(), stopped.recorded));
         }
     }
     match outcome.command {

@@ -3,7 +3,8 @@
 
 use super::{Bound, Comparison, Figure, Reproduction, Watcher, mean_and_deviation, run_cells};
 use crate::experiment::{AddressChoice, Capacity, Experiment, Source, TraceSource};
-use crate::{DeviceSpec, LabError, Outcome, Row};
+use crate::{LabError, Outcome, Row};
+use margay_media::DeviceSpec;
 use std::path::PathBuf;
 
 /// Initial data in pages: 0.9 x (191 - 3) x 31, R's "20.5 MB".

@@ -2,9 +2,10 @@
 //! explains it).
 
 use super::{Bound, Comparison, Figure, Reproduction, Watcher, mean_and_deviation};
+use crate::LabError;
 use crate::files::{FileDevice, FileRow, FileRun};
-use crate::{DeviceSpec, LabError};
 use margay_fs::{AllocatorSpec, Headers};
+use margay_media::DeviceSpec;
 use margay_theory::{CleaningCost, cleaning_cost};
 use margay_workload::{FileBenchmark, FileMix};
 use rayon::prelude::*;

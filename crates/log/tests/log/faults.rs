@@ -337,7 +337,7 @@ impl Store for Failing {
 }
 
 #[test]
-fn a_victim_whose_erase_failed_for_the_host_is_erased_by_the_next_step() {
+fn a_victim_whose_erase_failed_for_the_host_is_free_and_erased_before_use() {
     let (store, config) = formatted(ram(), config(), 200);
     let policies = policies_for(&config, 200, "greedy", "m1");
     let mut disk: Disk<_> = Disk::new(Failing { store, fails: false }, config, policies, 200);
@@ -347,12 +347,18 @@ fn a_victim_whose_erase_failed_for_the_host_is_erased_by_the_next_step() {
     }
     let victim = geometry().segment_of(disk.client.places[15].unwrap());
     disk.log.device_mut().fails = true;
-    assert_eq!(disk.log.clean_step(&mut disk.client, u32::MAX), Err(io()));
-    assert_eq!(disk.log.segments().state[victim.index()], State::Victim);
-    disk.check();
     assert_eq!(disk.log.clean_step(&mut disk.client, u32::MAX), Ok(Progress::Erased(victim)));
     assert_eq!(disk.log.segments().state[victim.index()], State::Free);
-    assert_eq!((disk.log.counters().erases, disk.log.segments().erases[victim.index()]), (1, 1));
+    assert!(disk.log.needs_erase(victim));
+    assert_eq!((disk.log.counters().erases, disk.log.segments().erases[victim.index()]), (0, 0));
     assert_eq!(disk.log.owner(Ppn(geometry().first_page(victim).0)), None::<Lpn>);
+    disk.check();
+    let mut lpn = 0;
+    while disk.log.segments().state[victim.index()] == State::Free {
+        disk.write(lpn % 200);
+        lpn += 1;
+    }
+    assert_eq!(disk.log.segments().erases[victim.index()], 1);
+    assert!(!disk.log.needs_erase(victim));
     disk.check();
 }

@@ -2,7 +2,7 @@
 //! What a client may send, before and after negotiation.
 
 use libfuzzer_sys::fuzz_target;
-use margay_nbd::{Event, Export, Handshake, Session, next_request};
+use margay_nbd::{Event, Export, Handshake, Request, Session};
 
 fuzz_target!(|bytes: &[u8]| {
     let export = |name: &str| Export {
@@ -20,13 +20,21 @@ fuzz_target!(|bytes: &[u8]| {
         match handshake.step(&exports, &mut input, &mut output) {
             Ok(Event::StartTls) => handshake.tls_started(),
             Ok(Event::Serve(session)) => {
-                while let Ok(Some(_)) = next_request(&mut input, &session) {}
+                requests(&input, &session);
                 break;
             }
             _ => break,
         }
     }
-    let mut input = bytes.to_vec();
-    let session = Session { export: 0, structured: true, allocation: true };
-    while let Ok(Some(_)) = next_request(&mut input, &session) {}
+    requests(bytes, &Session { export: 0, structured: true, allocation: true });
 });
+
+/// Decodes requests, each with the data that follow it, until one is no request.
+fn requests(mut input: &[u8], session: &Session) {
+    while let Some((header, rest)) = input.split_first_chunk()
+        && let Ok(request) = Request::decode(header, session)
+        && let Some((_, rest)) = rest.split_at_checked(request.payload_bytes as usize)
+    {
+        input = rest;
+    }
+}

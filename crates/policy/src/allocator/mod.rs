@@ -7,7 +7,7 @@ mod predictive;
 mod sequential;
 
 use crate::placement::{Content, PLACEMENTS, PlacementBuild};
-use crate::spec::{Kind, Row, Spec};
+use crate::spec::{PolicyKind, Row, Spec};
 
 /// The placements made for file systems.
 #[rustfmt::skip] // one row a line
@@ -23,7 +23,7 @@ static ALLOCATORS: &[Row<PlacementBuild>] = &[
 #[derive(Debug)]
 pub enum AllocatorKind {}
 
-impl Kind for AllocatorKind {
+impl PolicyKind for AllocatorKind {
     const WHAT: &'static str = "allocator";
     type Build = PlacementBuild;
 

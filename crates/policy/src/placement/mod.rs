@@ -20,7 +20,7 @@ pub use sequential::{Key, Sequential, Sorted};
 
 use crate::age::{Now, Scale};
 use crate::segments::Segments;
-use crate::spec::{Args, Kind, Parameter, Row, Spec};
+use crate::spec::{Args, Parameter, PolicyKind, Row, Spec};
 use alloc::boxed::Box;
 use core::fmt;
 use margay_flash::SegmentId;
@@ -54,7 +54,7 @@ pub type PlacementBuild = fn(&Args, u32) -> Box<dyn Placer>;
 #[derive(Debug)]
 pub enum PlacementKind {}
 
-impl Kind for PlacementKind {
+impl PolicyKind for PlacementKind {
     const WHAT: &'static str = "placement policy";
     type Build = PlacementBuild;
 
@@ -66,7 +66,7 @@ impl Kind for PlacementKind {
 /// A placement policy with its parameters.
 pub type PlacementSpec = Spec<PlacementKind>;
 
-impl<K: Kind<Build = PlacementBuild>> Spec<K> {
+impl<K: PolicyKind<Build = PlacementBuild>> Spec<K> {
     /// Builds the policy for a device that exports `exported_pages` pages.
     pub fn build(&self, exported_pages: u32) -> Box<dyn Placer> {
         (self.row().build)(&self.args(), exported_pages)

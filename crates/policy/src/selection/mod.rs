@@ -17,7 +17,7 @@ pub use windowed::WindowedGreedy;
 use crate::age::Now;
 use crate::index::{BucketBits, OpenOrder};
 use crate::segments::{Segments, Sizing};
-use crate::spec::{Args, Kind, Row, Spec};
+use crate::spec::{Args, PolicyKind, Row, Spec};
 use alloc::boxed::Box;
 use core::fmt;
 use margay_flash::SegmentId;
@@ -83,7 +83,7 @@ pub struct SelectionBuild {
 #[derive(Debug)]
 pub enum SelectionKind {}
 
-impl Kind for SelectionKind {
+impl PolicyKind for SelectionKind {
     const WHAT: &'static str = "selection policy";
     type Build = SelectionBuild;
 
@@ -93,6 +93,19 @@ impl Kind for SelectionKind {
 }
 
 /// A selection policy with its parameters.
+///
+/// ```
+/// use margay_policy::SelectionSpec;
+///
+/// let selection: SelectionSpec = "cost-benefit:age=invalidated".parse()?;
+/// assert_eq!(selection.name(), "cost-benefit");
+/// // What it is printed as can be parsed again, and names the parameters that are not the usual ones.
+/// assert_eq!(selection.to_string().parse(), Ok(selection));
+/// // An unknown name is an error that lists the known ones.
+/// let error = "greediest".parse::<SelectionSpec>().unwrap_err();
+/// assert!(error.to_string().contains("greedy"));
+/// # Ok::<(), margay_policy::SpecError>(())
+/// ```
 pub type SelectionSpec = Spec<SelectionKind>;
 
 impl SelectionSpec {

@@ -21,6 +21,11 @@ struct Gate {
     is_closed: Mutex<bool>,
     opened: Condvar,
     programs: AtomicU64,
+    /// Syncs asked for, and how many of the next ones fail.
+    syncs: AtomicU64,
+    failing_syncs: AtomicU64,
+    /// Pages whose data hold this cannot be read.
+    unreadable: Mutex<Option<Vec<u8>>>,
 }
 
 /// While it exists, no program is carried out.
@@ -54,6 +59,21 @@ impl Chip {
         Held(&self.gate)
     }
 
+    /// Lets the next syncs fail.
+    pub fn fail_syncs(&self, count: u64) {
+        self.gate.failing_syncs.store(count, Ordering::Relaxed);
+    }
+
+    /// Syncs asked for so far.
+    pub fn syncs(&self) -> u64 {
+        self.gate.syncs.load(Ordering::Relaxed)
+    }
+
+    /// Lets reads of pages fail in whose data these bytes are somewhere, as they are or inverted.
+    pub fn lose(&self, bytes: &[u8]) {
+        *self.gate.unreadable.lock().unwrap() = Some(bytes.to_vec());
+    }
+
     /// Pages programmed so far.
     pub fn programs(&self) -> u64 {
         self.gate.programs.load(Ordering::Relaxed)
@@ -65,7 +85,15 @@ impl Flash for Chip {
         &self.geometry
     }
     fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        self.ram.lock().unwrap().read(ppn, data, spare)
+        let status = self.ram.lock().unwrap().read(ppn, data, spare)?;
+        let is_lost = |lost: &Vec<u8>| {
+            let inverted: Vec<u8> = lost.iter().map(|byte| !byte).collect();
+            data.windows(lost.len()).any(|part| part == lost || part == inverted)
+        };
+        match &*self.gate.unreadable.lock().unwrap() {
+            Some(lost) if is_lost(lost) => Err(FlashError::Uncorrectable { ppn }),
+            _ => Ok(status),
+        }
     }
     fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
         let gate = self.gate.is_closed.lock().unwrap();
@@ -75,5 +103,13 @@ impl Flash for Chip {
     }
     fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
         self.ram.lock().unwrap().erase(segment)
+    }
+    fn sync(&mut self) -> Result<(), FlashError> {
+        self.gate.syncs.fetch_add(1, Ordering::Relaxed);
+        let fail = |count: u64| count.checked_sub(1);
+        match self.gate.failing_syncs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fail) {
+            Ok(_) => Err(FlashError::Io { code: 5 }),
+            Err(_) => Ok(()),
+        }
     }
 }

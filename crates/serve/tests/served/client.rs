@@ -17,6 +17,7 @@ pub const NO_HOLE: u16 = 1 << 1;
 pub const FAST_ZERO: u16 = 1 << 4;
 
 pub const EPERM: u32 = 1;
+pub const EIO: u32 = 5;
 pub const EINVAL: u32 = 22;
 pub const ENOSPC: u32 = 28;
 pub const ENOTSUP: u32 = 95;

@@ -78,7 +78,7 @@ fn aborting_disconnecting_and_nonsense_end_one_connection_only() {
 fn a_client_too_many_waits_until_another_one_leaves() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(Listen::Unix(folder.path().join("nbd.sock")));
-    options.max_connections = 1;
+    options.limits.max_connections = 1;
     let server = Server::start_with(vec![offer("", Chip::new().format())], options).unwrap();
     let first = server.client();
     let mut waiting = UnixStream::connect(&server.path).unwrap();

@@ -3,6 +3,7 @@
 mod chip;
 mod client;
 mod clients;
+mod failures;
 mod handshake;
 mod requests;
 mod server;

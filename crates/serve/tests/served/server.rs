@@ -1,6 +1,6 @@
 use crate::chip::Chip;
 use crate::client::Client;
-use margay_serve::{Listen, Offer, Options, Outcome, ServeError, serve_until};
+use margay_serve::{Limits, Listen, Offer, Options, Outcome, ServeError, serve_until};
 use margay_volume::Volume;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -24,15 +24,12 @@ pub fn offer(name: &str, volume: Volume) -> Offer {
 }
 
 pub fn options(listen: Listen) -> Options {
-    Options {
-        listen,
-        tls: None,
-        requires_tls: false,
-        verify_clients: false,
-        max_connections: 16,
-        max_requests: 4096,
-        run: None,
-    }
+    Options { listen, tls: None, requires_tls: false, verify_clients: false, run: None, limits: patient() }
+}
+
+/// Limits by which nothing ends early on a busy machine.
+pub fn patient() -> Limits {
+    Limits { stop_timeout: Duration::from_secs(20), ..Limits::default() }
 }
 
 impl Server {
@@ -42,9 +39,18 @@ impl Server {
     }
 
     pub fn start(offers: Vec<Offer>) -> Self {
+        Self::start_in_folder(offers, patient())
+    }
+
+    /// The same as [`Self::of`], with these limits.
+    pub fn start_limited(chip: &Chip, limits: Limits) -> Self {
+        Self::start_in_folder(vec![offer("", chip.format())], limits)
+    }
+
+    fn start_in_folder(offers: Vec<Offer>, limits: Limits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listen = Listen::Unix(folder.path().join("nbd.sock"));
-        let mut server = Self::start_with(offers, options(listen)).unwrap();
+        let mut server = Self::start_with(offers, Options { limits, ..options(listen) }).unwrap();
         server._folder = Some(folder);
         server
     }

@@ -28,6 +28,15 @@ fn the_socket_of_a_dead_server_is_replaced_and_removed_in_the_end() {
 }
 
 #[test]
+fn a_folder_that_something_else_has_locked_is_an_error_after_a_while() {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = std::fs::File::open(folder.path()).unwrap();
+    lock.lock().unwrap();
+    let error = start_at(&folder.path().join("nbd.sock")).err().unwrap().to_string();
+    assert!(error.contains("is locked by another program"), "{error}");
+}
+
+#[test]
 fn the_socket_of_a_running_server_is_left_to_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nbd.sock");

@@ -1,9 +1,8 @@
-use crate::{Cache, CacheConfig};
-use alloc::{vec, vec::Vec};
 use margay_flash::{Lpn, Ppn};
 use margay_format::Store;
 use margay_hybrid::{Host, Move, Victim};
 use margay_log::{Client, Config, Content, Hint, Log, LogError, Policies};
+use margay_vm::{Cache, CacheConfig};
 
 const UNMAPPED: u32 = u32::MAX;
 

@@ -1,8 +1,38 @@
-use crate::LabError;
-use margay_flash::Geometry;
-use margay_log::Config;
+use margay_flash::{Geometry, GeometryError};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+
+/// Why there is no device of a name, of a file, or of a size.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// There is no preset of this name.
+    #[error("device = {name}: unknown; the known ones are {known}, or a path to a .toml file")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names of the presets.
+        known: String,
+    },
+    /// A file cannot be read, or does not describe a device.
+    #[error("{path}: {error}")]
+    File {
+        /// Its path.
+        path: String,
+        /// What went wrong.
+        error: String,
+    },
+    /// It would have more segments than can be numbered.
+    #[error("flash size = {bytes} bytes: {segments} segments are more than 32-bit numbers can name")]
+    TooLarge {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Segments that would be needed.
+        segments: u64,
+    },
+    /// Its shape is impossible.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+}
 
 /// Time of one operation, in microseconds, transfers included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -97,56 +127,71 @@ pub fn presets() -> &'static [(&'static str, &'static str)] {
 
 impl DeviceSpec {
     /// The preset of this name, or the TOML file at this path (anything with a `.` or a `/`).
-    pub fn load(name: &str) -> Result<Self, LabError> {
+    pub fn load(name: &str) -> Result<Self, DeviceError> {
         if let Some((_, text)) = presets().iter().find(|(preset, _)| *preset == name) {
             return Self::parse(name, text);
         }
         if !name.contains(['.', '/']) {
             let known: Vec<_> = presets().iter().map(|(name, _)| *name).collect();
-            return Err(LabError::Value {
-                what: "device",
-                value: name.into(),
-                problem: format!("unknown; the known ones are {}, or a path to a .toml file", known.join(", ")),
-            });
+            return Err(DeviceError::Unknown { name: name.into(), known: known.join(", ") });
         }
         let text = std::fs::read_to_string(Path::new(name))
-            .map_err(|error| LabError::File { path: name.into(), error: error.to_string() })?;
+            .map_err(|error| DeviceError::File { path: name.into(), error: error.to_string() })?;
         Self::parse(name, &text)
     }
 
     /// Parses a device from TOML. Errors name `path`.
-    pub fn parse(path: &str, text: &str) -> Result<Self, LabError> {
-        toml::from_str(text).map_err(|error| LabError::File { path: path.into(), error: error.to_string() })
+    pub fn parse(path: &str, text: &str) -> Result<Self, DeviceError> {
+        toml::from_str(text).map_err(|error| DeviceError::File { path: path.into(), error: error.to_string() })
     }
 
     /// The geometry of the part.
-    pub fn geometry(&self) -> Result<Geometry, LabError> {
+    pub fn geometry(&self) -> Result<Geometry, DeviceError> {
         let geometry = Geometry::new(self.segments, self.pages_per_segment, self.page_bytes)?;
         let geometry = geometry.with_spare(self.spare_bytes);
         Ok(if self.byte_programmable { geometry.byte_programmable() } else { geometry })
     }
 
     /// The same part with another capacity, rounded up to whole segments.
-    pub fn with_bytes(mut self, bytes: u64) -> Result<Self, LabError> {
+    pub fn with_bytes(mut self, bytes: u64) -> Result<Self, DeviceError> {
         let segment_bytes = u64::from(self.pages_per_segment) * u64::from(self.page_bytes);
         let segments = bytes.div_ceil(segment_bytes.max(1));
-        self.segments = u32::try_from(segments).map_err(|_| LabError::Value {
-            what: "flash size",
-            value: format!("{bytes} bytes"),
-            problem: format!("{segments} segments are more than 32-bit numbers can name"),
-        })?;
+        self.segments = u32::try_from(segments).map_err(|_| DeviceError::TooLarge { bytes, segments })?;
         Ok(self)
     }
 
     /// The same part with another segment size (metadata pages stay), at the same capacity.
-    pub fn with_pages_per_segment(mut self, pages: u32) -> Result<Self, LabError> {
+    pub fn with_pages_per_segment(mut self, pages: u32) -> Result<Self, DeviceError> {
         let bytes = self.geometry()?.bytes();
         self.pages_per_segment = pages;
         self.with_bytes(bytes)
     }
+}
 
-    /// The configuration of a log on the part, with the default low-water and high-water marks.
-    pub fn config(&self) -> Config {
-        Config { header_pages: self.header_pages, summary_pages: self.summary_pages, ..Config::default() }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_is_a_device_that_says_where_its_figures_come_from() {
+        for (name, text) in presets() {
+            let device = DeviceSpec::parse(name, text).unwrap();
+            assert_eq!(device, DeviceSpec::load(name).unwrap());
+            assert!(device.geometry().unwrap().segments() > device.header_pages, "{name}");
+            assert!(device.source.len() > 20 && device.endurance_erases > 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_not_known_and_one_that_is_too_large_are_errors_that_say_so() {
+        let error = DeviceSpec::load("nand-slc").unwrap_err().to_string();
+        assert!(
+            error.starts_with("device = nand-slc: unknown; the known ones are intel-series2plus-24mb, "),
+            "{error}"
+        );
+        let error = DeviceSpec::parse("mine.toml", "segments = 4").unwrap_err().to_string();
+        assert!(error.starts_with("mine.toml: "), "{error}");
+        let error = DeviceSpec::load("nand-slc-1gbit").unwrap().with_bytes(1 << 60).unwrap_err().to_string();
+        assert!(error.contains("more than 32-bit numbers can name"), "{error}");
     }
 }

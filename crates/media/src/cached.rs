@@ -1,0 +1,344 @@
+mod loss;
+
+use crate::Damage;
+pub use loss::{Lie, Loss};
+use loss::{Mark, Unit, UnitAt, Version};
+use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The operating system's number of an input/output error.
+const EIO: i32 = 5;
+
+/// A layer that keeps what is written in a cache until a sync, as a host does with a file: a crash leaves any part of
+/// what was not synced, in units of the device's bytes (page after page, each with its spare area), so that a unit
+/// may hold half of a page or several.
+#[derive(Clone, Debug)]
+pub struct Cached<F> {
+    /// Holds what is read now.
+    device: F,
+    /// What a crash cannot take: the bytes of all pages with their spare areas.
+    medium: Vec<u8>,
+    unit_bytes: usize,
+    is_write_through: bool,
+    dirty: BTreeMap<usize, Unit>,
+    mark: Mark,
+    operations: u64,
+    syncs: u64,
+    failed_syncs: u64,
+    cut: Option<u64>,
+    is_off: bool,
+    failing_syncs: Option<(Range<u64>, Lie)>,
+}
+
+impl<F: Damage> Cached<F> {
+    /// A cache of units of `unit_bytes` bytes over a device whose content is durable as it is.
+    pub fn new(mut device: F, unit_bytes: usize) -> Self {
+        let medium =
+            (0..device.geometry().pages()).flat_map(|page| device.page_bytes_mut(Ppn(page)).to_vec()).collect();
+        let (is_write_through, dirty) = (false, BTreeMap::new());
+        let (operations, syncs, failed_syncs, cut, is_off) = (0, 0, 0, None, false);
+        let (mark, failing_syncs) = (Mark::default(), None);
+        Self {
+            device,
+            medium,
+            unit_bytes,
+            is_write_through,
+            dirty,
+            mark,
+            operations,
+            syncs,
+            failed_syncs,
+            cut,
+            is_off,
+            failing_syncs,
+        }
+    }
+
+    /// The same layer without a cache: all is durable at once, as on a chip, and a crash takes nothing.
+    #[must_use]
+    pub fn write_through(mut self) -> Self {
+        self.is_write_through = true;
+        self
+    }
+
+    /// The device below, whose bytes are those that are read now.
+    pub fn inner_mut(&mut self) -> &mut F {
+        &mut self.device
+    }
+
+    /// Programs, erases, pages made void, marks set, and syncs since the last crash, the interrupted one included.
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Cuts the power during the operation number `from_now`, counted from 0: it is carried out in part, and every
+    /// operation from then on fails with [`FlashError::PowerLost`] until [`Cached::crash`].
+    pub fn cut_at(&mut self, from_now: u64) {
+        self.cut = Some(self.operations + from_now);
+    }
+
+    /// Whether the power is off.
+    pub fn is_off(&self) -> bool {
+        self.is_off
+    }
+
+    /// Units that were written since the last sync that returned `Ok`.
+    pub fn dirty_units(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// The sync number `from_now`, counted from 0, and all of the `times - 1` after it fail.
+    pub fn fail_sync(&mut self, from_now: u64, times: u64, lie: Lie) {
+        let first = self.syncs + from_now;
+        self.failing_syncs = Some((first..first.saturating_add(times), lie));
+    }
+
+    /// Syncs so far, and how many of them failed.
+    pub fn syncs(&self) -> (u64, u64) {
+        (self.syncs, self.failed_syncs)
+    }
+
+    /// What a power cut leaves, and the power is on again; no sync fails any more. `seed` draws what `loss` leaves open.
+    pub fn crash(&mut self, loss: Loss, seed: u64) {
+        let dirty = std::mem::take(&mut self.dirty);
+        let last = dirty.len().saturating_sub(1);
+        for (number, (unit, content)) in dirty.into_iter().enumerate() {
+            let at = UnitAt { unit: unit as u64, number, last, has_spare: self.has_spare(unit) };
+            if let Some(bytes) = content.survivor(at, loss, seed) {
+                let range = self.unit_range(unit);
+                self.medium[range].copy_from_slice(bytes);
+            }
+            self.show(unit);
+        }
+        self.mark.crash(loss, seed);
+        (self.operations, self.cut, self.is_off, self.failing_syncs) = (0, None, false, None);
+    }
+
+    /// The process ends and the host goes on: what was written can be read, and is to be synced as before; only what a
+    /// sync has dropped is gone from the cache. The power is on, and no sync fails any more.
+    pub fn reopen(&mut self) {
+        let dropped: Vec<_> = self.dirty.iter().filter(|(_, unit)| unit.is_dropped).map(|(unit, _)| *unit).collect();
+        for unit in dropped {
+            self.dirty.remove(&unit);
+            self.show(unit);
+        }
+        self.mark.reopen();
+        (self.operations, self.cut, self.is_off, self.failing_syncs) = (0, None, false, None);
+    }
+
+    fn stride(&self) -> usize {
+        let geometry = self.device.geometry();
+        (geometry.page_bytes() + geometry.spare_bytes()) as usize
+    }
+
+    fn unit_range(&self, unit: usize) -> Range<usize> {
+        let first = unit * self.unit_bytes;
+        first..(first + self.unit_bytes).min(self.medium.len())
+    }
+
+    /// Whether a unit holds a byte of a spare area.
+    fn has_spare(&self, unit: usize) -> bool {
+        let page_bytes = self.device.geometry().page_bytes() as usize;
+        let stride = self.stride();
+        self.unit_range(unit).any(|at| at % stride >= page_bytes)
+    }
+
+    /// The bytes of a unit, as parts of pages: page, first byte in the page, first byte in the unit, length.
+    fn parts(&self, unit: usize) -> impl Iterator<Item = (Ppn, usize, usize, usize)> + use<F> {
+        let (range, stride) = (self.unit_range(unit), self.stride());
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let len = (stride - at % stride).min(range.end - at);
+            let part = (Ppn((at / stride) as u32), at % stride, at - range.start, len);
+            at += len;
+            (len > 0).then_some(part)
+        })
+    }
+
+    /// What is read now in a unit.
+    fn current(&mut self, unit: usize) -> Box<[u8]> {
+        let mut bytes = vec![0; self.unit_range(unit).len()];
+        for (ppn, at, to, len) in self.parts(unit) {
+            bytes[to..to + len].copy_from_slice(&self.device.page_bytes_mut(ppn)[at..at + len]);
+        }
+        bytes.into()
+    }
+
+    /// Lets a unit be read as it is on the medium.
+    fn show(&mut self, unit: usize) {
+        let range = self.unit_range(unit);
+        for (ppn, at, from, len) in self.parts(unit) {
+            let bytes = &self.medium[range.start + from..][..len];
+            self.device.page_bytes_mut(ppn)[at..at + len].copy_from_slice(bytes);
+        }
+    }
+
+    /// Counts an operation. Whether the power goes during it.
+    fn begin(&mut self) -> Result<bool, FlashError> {
+        if self.is_off {
+            return Err(FlashError::PowerLost);
+        }
+        self.operations += 1;
+        self.is_off = self.cut.is_some_and(|cut| self.operations > cut);
+        Ok(self.is_off)
+    }
+
+    /// Carries out an operation that writes the bytes `range` of all, and keeps every version of each unit, also after
+    /// an error: its effect is then what the device below did.
+    fn write(
+        &mut self,
+        range: Range<usize>,
+        is_erase: bool,
+        write: impl FnOnce(&mut F) -> Result<(), FlashError>,
+    ) -> Result<(), FlashError> {
+        let is_cut = self.begin()?;
+        let range = range.start.min(self.medium.len())..range.end.min(self.medium.len());
+        let units = range.start / self.unit_bytes..range.end.div_ceil(self.unit_bytes);
+        let before: Vec<_> = if is_cut { units.clone().map(|unit| self.current(unit)).collect() } else { Vec::new() };
+        let result = write(&mut self.device);
+        if range.is_empty() {
+            return result;
+        }
+        let half = range.start + range.len() / 2;
+        for unit in units.clone() {
+            let bytes = self.current(unit);
+            let at = self.unit_range(unit);
+            let kept = self.dirty.entry(unit).or_default();
+            kept.is_dropped = false;
+            // Of the operation that is interrupted, the first half may be there alone.
+            if is_cut && at.contains(&half) {
+                let mut torn = before[unit - units.start].clone();
+                torn[..half - at.start].copy_from_slice(&bytes[..half - at.start]);
+                kept.versions.push(Version { bytes: torn, is_erase });
+            }
+            kept.versions.push(Version { bytes, is_erase });
+        }
+        if self.is_write_through {
+            self.save();
+        }
+        if is_cut { Err(FlashError::PowerLost) } else { result }
+    }
+
+    /// What is to be written is durable.
+    fn save(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.retain(|unit, content| {
+            let newest = content.versions.last().filter(|_| !content.is_dropped);
+            if let Some(newest) = newest {
+                let range = self.unit_range(*unit);
+                self.medium[range].copy_from_slice(&newest.bytes);
+            }
+            newest.is_none()
+        });
+        self.dirty = dirty;
+        self.mark.save();
+    }
+
+    fn page_range(&self, ppn: Ppn) -> Range<usize> {
+        let stride = self.stride();
+        ppn.index() * stride..(ppn.index() + 1) * stride
+    }
+
+    fn check_power(&self) -> Result<(), FlashError> {
+        if self.is_off { Err(FlashError::PowerLost) } else { Ok(()) }
+    }
+}
+
+impl<F: Damage> Flash for Cached<F> {
+    fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        self.check_power()?;
+        self.device.read(ppn, data, spare)
+    }
+
+    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
+        self.write(self.page_range(ppn), false, |device| device.program(ppn, data, spare))
+    }
+
+    fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+        let geometry = self.device.geometry();
+        let pages = geometry.pages_per_segment() as usize;
+        let first = segment.index() * pages * self.stride();
+        self.write(first..first + pages * self.stride(), true, |device| device.erase(segment))
+    }
+
+    fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        self.check_power()?;
+        self.device.read_part(ppn, offset_bytes, bytes)
+    }
+
+    fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
+        let first = self.page_range(ppn).start + offset_bytes as usize;
+        self.write(first..first + bytes.len(), false, |device| device.program_part(ppn, offset_bytes, bytes))
+    }
+
+    fn has_payload(&self) -> bool {
+        self.device.has_payload()
+    }
+
+    fn sync(&mut self) -> Result<(), FlashError> {
+        let is_cut = self.begin()?;
+        self.syncs += 1;
+        if is_cut {
+            return Err(FlashError::PowerLost);
+        }
+        let now = self.syncs - 1;
+        let lie = self.failing_syncs.as_ref().filter(|(failing, _)| failing.contains(&now)).map(|(_, lie)| *lie);
+        let below = self.device.sync();
+        if lie.is_none() && below.is_ok() {
+            self.save();
+            return Ok(());
+        }
+        self.failed_syncs += 1;
+        if lie == Some(Lie::ErrorAndDrop) {
+            self.dirty.values_mut().for_each(|unit| unit.is_dropped = true);
+            self.mark.drop_set();
+        }
+        below?;
+        Err(FlashError::Io { code: EIO })
+    }
+
+    fn is_cached(&self) -> bool {
+        !self.is_write_through
+    }
+
+    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        if self.is_write_through {
+            return Err(FlashError::Unsupported);
+        }
+        self.write(self.page_range(ppn), false, |device| device.void_page(ppn))
+    }
+
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        self.check_power()?;
+        self.device.mark()?;
+        Ok(self.mark.now())
+    }
+
+    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+        if self.is_write_through {
+            return Ok(());
+        }
+        let is_cut = self.begin()?;
+        let result = self.device.set_mark(mark);
+        // After an error it may be done or not.
+        if result.is_ok() || self.operations.is_multiple_of(2) {
+            self.mark.set(mark);
+        }
+        if is_cut { Err(FlashError::PowerLost) } else { result }
+    }
+}
+
+/// What is changed is read from then on, and gone after a crash.
+impl<F: Damage> Damage for Cached<F> {
+    fn page_bytes_mut(&mut self, ppn: Ppn) -> &mut [u8] {
+        self.device.page_bytes_mut(ppn)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,6 @@ mod commands;
 mod failure;
 mod in_use;
 mod logging;
-
 mod output;
 
 use clap::Parser;

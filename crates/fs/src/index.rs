@@ -300,8 +300,13 @@ impl Client<PageOwner> for Index {
     fn pending(&mut self, seq: u64, page: &mut [u8]) -> Option<PageOwner> {
         let dirty = self.dirty.filter(|_| self.destructive)?;
         self.encode(dirty, seq, page);
-        self.written(dirty);
         Some(PageOwner::headers(dirty))
+    }
+
+    fn pending_written(&mut self, owner: PageOwner) {
+        if let Owned::Headers(page) = owner.what() {
+            self.written(page);
+        }
     }
 
     fn retired_list(&self) -> Option<PageOwner> {

@@ -19,19 +19,27 @@ impl core::error::Error for AuditError {}
 
 impl<D: Store> Hybrid<D> {
     /// Recomputes every count and compares: each page has at most one newest copy, in a segment that is in use by
-    /// one block or log block; log blocks count their valid pages. O(pages).
+    /// one block or log block; log blocks count their valid pages; every segment is in use, free or retired. O(pages).
     pub fn audit(&self) -> Result<(), AuditError> {
         let wrong = |text: String| Err(AuditError(text));
         let mut uses = vec![0u32; self.geometry.segments() as usize];
         let mut valid = vec![0u32; self.logs.len()];
-        for segment in self.data.iter().chain(self.logs.iter().map(|log| &log.segment)).filter(|id| **id != NONE) {
+        let logs = self.logs.iter().map(|log| &log.segment);
+        for segment in self.data.iter().chain(logs).chain([&self.list.segment]).filter(|id| **id != NONE) {
             uses[*segment as usize] += 1;
         }
-        for free in &self.free {
+        for free in self.free.iter() {
             uses[free.segment.index()] += 1;
+        }
+        for retired in self.free.retired() {
+            uses[retired.index()] += 1;
         }
         if let Some(segment) = uses.iter().position(|uses| *uses > 1) {
             return wrong(alloc::format!("segment {segment} is in use twice"));
+        }
+        let first = self.config.reserved_segments as usize;
+        if let Some(segment) = (first..uses.len()).find(|segment| uses[*segment] == 0) {
+            return wrong(alloc::format!("segment {segment} is neither in use nor free nor retired"));
         }
         for lpn in (0..self.config.logical_pages).map(Lpn) {
             let in_log = self.tables.get(lpn);

@@ -84,8 +84,13 @@ impl HybridConfig {
         }
     }
 
+    /// The min of log blocks that the mapping can do with.
+    pub(crate) const fn min_log_blocks(&self) -> u32 {
+        if matches!(self.mapping, Mapping::Fast { sequential: true, .. }) { 2 } else { 1 }
+    }
+
     pub(crate) fn check(&self, geometry: &Geometry) -> Result<(), HybridError> {
-        let min_log_blocks = if matches!(self.mapping, Mapping::Fast { sequential: true, .. }) { 2 } else { 1 };
+        let min_log_blocks = self.min_log_blocks();
         if self.log_blocks < min_log_blocks {
             return Err(HybridError::TooFewLogBlocks { log_blocks: self.log_blocks, min_log_blocks });
         }

@@ -1,6 +1,6 @@
 /// How a merge was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum MergeKind {
     /// The log block held no valid page: it is erased.
     Empty,
     /// It holds its whole block in order: it becomes the data block.
@@ -11,7 +11,7 @@ pub enum Class {
     Full,
 }
 
-/// Merges by class.
+/// Merges by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merges {
     /// Log blocks without a valid page.
@@ -30,19 +30,19 @@ impl Merges {
         self.empty + self.switch + self.partial + self.full
     }
 
-    pub(crate) fn count(&mut self, class: Class) {
-        match class {
-            Class::Empty => self.empty += 1,
-            Class::Switch => self.switch += 1,
-            Class::Partial => self.partial += 1,
-            Class::Full => self.full += 1,
+    pub(crate) fn count(&mut self, kind: MergeKind) {
+        match kind {
+            MergeKind::Empty => self.empty += 1,
+            MergeKind::Switch => self.switch += 1,
+            MergeKind::Partial => self.partial += 1,
+            MergeKind::Full => self.full += 1,
         }
     }
 }
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct HybridCounters {
     /// Pages written by the host.
     pub host_writes: u64,
     /// Pages read by the host.

@@ -36,6 +36,12 @@ pub enum HybridError {
         /// The page.
         lpn: Lpn,
     },
+    /// The last write of a page of a swap store has failed, and the copy before it had been given up for it. The page has
+    /// to be written again.
+    NotWritten {
+        /// The page.
+        lpn: Lpn,
+    },
     /// Too many segments went bad: none is left to merge into.
     WornOut {
         /// Segments retired since it was opened.
@@ -69,6 +75,9 @@ impl fmt::Display for HybridError {
                 write!(f, "page {lpn} is past the end: {logical_pages} pages are exported")
             }
             Self::WouldLose { lpn } => write!(f, "page {lpn} of a disk cannot be dropped from flash"),
+            Self::NotWritten { lpn } => {
+                write!(f, "page {lpn} is not on flash: its last write has failed; write it again")
+            }
             Self::WornOut { retired_segments } => write!(
                 f,
                 "no segment is left to merge into: {retired_segments} have failed since the device was opened"

@@ -1,4 +1,4 @@
-use crate::Class;
+use crate::MergeKind;
 use alloc::collections::VecDeque;
 use margay_flash::Lpn;
 
@@ -13,7 +13,7 @@ pub enum Victim {
 
 /// What becomes of a page in a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Move {
+pub enum MergeAction {
     /// There is nothing to move: flash has no copy.
     Leave,
     /// Flash copies its page.
@@ -30,7 +30,7 @@ pub struct Merged {
     /// Which log block.
     pub victim: Victim,
     /// How.
-    pub class: Class,
+    pub kind: MergeKind,
     /// Pages copied from flash to flash.
     pub copies: u32,
     /// Pages written from the cache.
@@ -44,13 +44,13 @@ pub struct Merged {
 /// Whoever sits above and is asked at merges. Blocks are logical blocks; slots number the log blocks.
 pub trait Host {
     /// What becomes of a page. Asked once for each page of a block before anything is moved.
-    fn decide(&self, lpn: Lpn, victim: Victim, on_flash: bool) -> Move;
+    fn decide(&self, lpn: Lpn, victim: Victim, on_flash: bool) -> MergeAction;
 
-    /// Puts the cache's page into `data` ([`Move::Write`]), unless the device has no payload.
+    /// Puts the cache's page into `data` ([`MergeAction::Write`]), unless the device has no payload.
     fn fill(&mut self, lpn: Lpn, data: &mut [u8]);
 
     /// A page was moved as decided, and the move is done.
-    fn moved(&mut self, lpn: Lpn, how: Move);
+    fn moved(&mut self, lpn: Lpn, how: MergeAction);
 
     /// Flash has, or no longer has, a copy of a page.
     fn on_flash(&mut self, lpn: Lpn, is: bool);
@@ -70,11 +70,11 @@ pub trait Host {
 pub struct NoCache;
 
 impl Host for NoCache {
-    fn decide(&self, _: Lpn, _: Victim, on_flash: bool) -> Move {
-        if on_flash { Move::Copy } else { Move::Leave }
+    fn decide(&self, _: Lpn, _: Victim, on_flash: bool) -> MergeAction {
+        if on_flash { MergeAction::Copy } else { MergeAction::Leave }
     }
     fn fill(&mut self, _: Lpn, _: &mut [u8]) {}
-    fn moved(&mut self, _: Lpn, _: Move) {}
+    fn moved(&mut self, _: Lpn, _: MergeAction) {}
     fn on_flash(&mut self, _: Lpn, _: bool) {}
     fn linked(&mut self, _: u32, _: u32, _: bool) {}
     fn victim(&mut self, _: &VecDeque<u32>) -> usize {

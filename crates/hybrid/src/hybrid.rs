@@ -1,9 +1,10 @@
 use crate::logs::{LogBlock, NONE, Tables};
-use crate::{Counters, Host, HybridConfig, HybridError, Mapping, NoCache, Persistence};
+use crate::retired::RetiredList;
+use crate::{Host, HybridConfig, HybridCounters, HybridError, HybridMountReport, Mapping, NoCache, Persistence};
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Geometry, Lpn, Ppn, ReadStatus, SegmentId};
-use margay_format::{PageInfo, SegmentInfo, Store};
+use margay_format::{FreeList, FreeSegment, PageInfo, Store};
 
 /// What a segment was opened for, as its stream in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,14 +13,7 @@ pub(crate) enum Stream {
     Data = 0,
     Random = 1,
     Sequential = 2,
-}
-
-/// A segment that is not in use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Free {
-    pub segment: SegmentId,
-    /// It may hold anything.
-    pub needs_erase: bool,
+    RetiredList = 3,
 }
 
 /// A hybrid-mapped store of `config.logical_pages` pages.
@@ -43,16 +37,19 @@ pub struct Hybrid<D> {
     pub(crate) idle: Vec<u32>,
     /// BAST: by block, its log block.
     pub(crate) owned: Vec<u32>,
-    pub(crate) free: VecDeque<Free>,
+    pub(crate) free: FreeList,
     /// Segments that are not to be programmed any more, though some still hold pages.
     pub(crate) retire_queue: Vec<SegmentId>,
+    pub(crate) list: RetiredList,
     pub(crate) erases: Vec<u32>,
     pub(crate) total_erases: u64,
     pub(crate) seq: u64,
     pub(crate) writes: u64,
-    pub(crate) counters: Counters,
-    pub(crate) doubtful_programs: u32,
-    pub(crate) plan: Vec<crate::Move>,
+    pub(crate) counters: HybridCounters,
+    pub(crate) report: HybridMountReport,
+    /// Swap: pages whose copy was given up for a write that then failed.
+    pub(crate) not_written: Vec<Lpn>,
+    pub(crate) plan: Vec<crate::MergeAction>,
     pub(crate) scratch: Vec<u8>,
 }
 
@@ -61,7 +58,8 @@ impl<D: Store> Hybrid<D> {
     pub fn new(store: D, config: HybridConfig) -> Result<Self, HybridError> {
         let mut hybrid = Self::without_segments(store, config)?;
         let segments = config.reserved_segments..hybrid.geometry.segments();
-        hybrid.free.extend(segments.map(|segment| Free { segment: SegmentId(segment), needs_erase: false }));
+        let free = |segment| FreeSegment { segment: SegmentId(segment), needs_erase: false, freed_seq: 0 };
+        segments.for_each(|segment| hybrid.free.push(free(segment)));
         Ok(hybrid)
     }
 
@@ -81,14 +79,16 @@ impl<D: Store> Hybrid<D> {
             order: VecDeque::new(),
             idle: (0..config.random_log_blocks()).rev().collect(),
             owned: vec![NONE; owned],
-            free: VecDeque::new(),
+            free: FreeList::default(),
             retire_queue: Vec::new(),
+            list: RetiredList::EMPTY,
             erases: vec![0; geometry.segments() as usize],
             total_erases: 0,
             seq: 0,
             writes: 0,
-            counters: Counters::default(),
-            doubtful_programs: 0,
+            counters: HybridCounters::default(),
+            report: HybridMountReport::default(),
+            not_written: Vec::new(),
             plan: Vec::new(),
             scratch: vec![0; geometry.page_bytes() as usize],
             store,
@@ -101,19 +101,18 @@ impl<D: Store> Hybrid<D> {
     }
 
     /// What was done so far.
-    pub const fn counters(&self) -> &Counters {
+    pub const fn counters(&self) -> &HybridCounters {
         &self.counters
     }
 
-    /// Programs found at opening that cannot be read and may be what a power cut interrupted: the version before is
-    /// taken in their place. If there was no power cut, a page is older than it should be for each of them.
-    pub const fn doubtful_programs(&self) -> u32 {
-        self.doubtful_programs
+    /// What opening the device has found.
+    pub const fn mount_report(&self) -> &HybridMountReport {
+        &self.report
     }
 
-    /// Counts from zero; wear stays.
+    /// Resets the counters; erase counts are kept.
     pub fn reset_counters(&mut self) {
-        self.counters = Counters::default();
+        self.counters = HybridCounters::default();
     }
 
     /// Pages in a block.
@@ -212,20 +211,48 @@ impl<D: Store> Hybrid<D> {
     }
 
     /// Reads a page; `None`, with `data` untouched, if flash has none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device, such as [`FlashError::Uncorrectable`]; [`HybridError::NotWritten`] if the last write of a page
+    /// of a swap store has failed.
     pub fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> Result<Option<ReadStatus>, HybridError> {
         self.check(lpn)?;
-        let Some(ppn) = self.place(lpn) else { return Ok(None) };
+        let Some(ppn) = self.place(lpn) else {
+            return if self.not_written.contains(&lpn) { Err(HybridError::NotWritten { lpn }) } else { Ok(None) };
+        };
         self.counters.host_reads += 1;
         Ok(Some(self.store.read(ppn, lpn.0.into(), data)?))
     }
 
     /// Writes a page. `data` is one page, or empty on a device without payload.
+    ///
+    /// # Errors
+    ///
+    /// [`HybridError::Flash`] with [`FlashError::Io`] if the device failed for the moment: the write can be tried again. A
+    /// persistent store then has the page as it was, a swap store none, which reading it says.
     pub fn write<H: Host>(&mut self, lpn: Lpn, data: &[u8], host: &mut H) -> Result<(), HybridError> {
         self.check(lpn)?;
-        if self.config.persistence == Persistence::Volatile {
+        self.save_retired()?;
+        let is_volatile = self.config.persistence == Persistence::Volatile;
+        let is_given_up = is_volatile && (self.is_on_flash(lpn) || self.not_written.contains(&lpn));
+        if is_volatile {
             self.forget(lpn, host);
         }
         self.writes += 1;
+        let written = self.put(lpn, data, host);
+        if is_given_up {
+            self.not_written.retain(|other| *other != lpn);
+            if written.is_err() {
+                self.not_written.push(lpn);
+            }
+        }
+        written?;
+        self.counters.host_writes += 1;
+        Ok(())
+    }
+
+    fn put<H: Host>(&mut self, lpn: Lpn, data: &[u8], host: &mut H) -> Result<(), HybridError> {
         loop {
             let slot = match self.config.mapping {
                 Mapping::Bast => self.own_slot(lpn, host)?,
@@ -234,18 +261,15 @@ impl<D: Store> Hybrid<D> {
                     None => self.random_slot(host)?,
                 },
             };
-            match self.append(slot, lpn, data, host) {
-                Ok(()) => break,
-                Err(HybridError::Flash(FlashError::ProgramFailed { .. })) => self.spoil(slot),
-                Err(error) => return Err(error),
+            if self.append(slot, lpn, data, host)? {
+                return Ok(());
             }
         }
-        self.counters.host_writes += 1;
-        Ok(())
     }
 
     /// Returns when everything written so far survives a power cut.
     pub fn sync(&mut self) -> Result<(), HybridError> {
+        self.save_retired()?;
         Ok(self.store.sync()?)
     }
 
@@ -256,28 +280,36 @@ impl<D: Store> Hybrid<D> {
             return Err(HybridError::WouldLose { lpn });
         }
         self.forget(lpn, host);
+        self.not_written.retain(|other| *other != lpn);
         Ok(())
     }
 
     /// Writes every page of the store to data blocks, block by block, as the state before a run. On a device with
-    /// payload the pages are zeros.
+    /// payload the pages are zeros. After an error the blocks before are written, and the others are as they were.
     pub fn preload<H: Host>(&mut self, host: &mut H) -> Result<(), HybridError> {
         for block in 0..self.data.len() as u32 {
-            let segment = self.take_free(Stream::Data)?;
-            for offset in 0..self.pages_of(block) {
-                let lpn = Lpn(block * self.pages + offset);
-                self.forget(lpn, host);
+            let first = block * self.pages;
+            let lpns = (first..first + self.pages_of(block)).map(Lpn);
+            let segment = loop {
+                let segment = self.take_free(Stream::Data)?;
                 let zeros = core::mem::take(&mut self.scratch);
-                let programmed = self.program(self.ppn(segment.0, offset), lpn, &zeros);
+                let mut program = |lpn: Lpn| self.program(self.ppn(segment.0, lpn.0 - first), lpn, &zeros);
+                let programmed = lpns.clone().try_for_each(&mut program);
                 self.scratch = zeros;
-                programmed?;
+                match programmed {
+                    Ok(()) => break segment,
+                    Err(error) => self.abandon(segment, error)?,
+                }
+            };
+            for lpn in lpns {
+                self.forget(lpn, host);
                 self.set_present(lpn, true);
                 host.on_flash(lpn, true);
             }
-            self.store.finish(segment, self.ppn(segment.0, self.pages))?;
             let old = core::mem::replace(&mut self.data[block as usize], segment.0);
+            self.store.finish(segment, self.ppn(segment.0, self.pages))?;
             if old != NONE {
-                self.erase(SegmentId(old))?;
+                self.release(SegmentId(old))?;
             }
         }
         Ok(())
@@ -374,33 +406,56 @@ impl<D: Store> Hybrid<D> {
         Ok(())
     }
 
+    /// Programs a page under the next sequence number. One that was given to a program that failed is used up, because
+    /// the page may be there all the same.
     pub(crate) fn program(&mut self, ppn: Ppn, lpn: Lpn, data: &[u8]) -> Result<(), FlashError> {
         self.seq += 1;
         let page = PageInfo { owner: lpn.0.into(), seq: self.seq, version: self.writes, ..PageInfo::default() };
-        self.store.program(ppn, data, page)
+        let programmed = self.store.program(ppn, data, page);
+        self.note_refused(ppn, &programmed);
+        programmed
     }
 
+    /// A program that was refused before it was begun has used no sequence number.
+    pub(crate) fn note_refused<T>(&mut self, ppn: Ppn, programmed: &Result<T, FlashError>) {
+        if programmed.is_err() && !self.store.was_begun(ppn) {
+            self.seq -= 1;
+        }
+    }
+
+    /// Programs a page behind the others of a log block. False if the program failed for good, so that the log block
+    /// takes no more pages and another one has to be found. After any other error all is as before, but that the log
+    /// block has a page less to give if its program was begun: that page may hold anything.
     pub(crate) fn append<H: Host>(
         &mut self,
         slot: u32,
         lpn: Lpn,
         data: &[u8],
         host: &mut H,
-    ) -> Result<(), HybridError> {
+    ) -> Result<bool, HybridError> {
         let log = &self.logs[slot as usize];
-        let (segment, position) = (log.segment, log.next);
-        self.program(self.ppn(segment, position), lpn, data)?;
-        // The old copy was good until now; in a swap store it is gone already.
-        self.forget(lpn, host);
-        let log = &mut self.logs[slot as usize];
-        log.owners[position as usize] = lpn.0;
-        log.next += 1;
-        let is_full = !log.has_room();
-        self.link(lpn, slot, position, host);
-        if is_full {
-            self.store.finish(SegmentId(segment), self.ppn(segment, position + 1))?;
+        let (segment, position) = (SegmentId(log.segment), log.next);
+        let ppn = self.ppn(log.segment, position);
+        let programmed = self.program(ppn, lpn, data);
+        if matches!(programmed, Err(FlashError::ProgramFailed { .. })) {
+            self.spoil(slot);
+            return Ok(false);
         }
-        Ok(())
+        if programmed.is_ok() || self.store.was_begun(ppn) {
+            let log = &mut self.logs[slot as usize];
+            log.owners[position as usize] = NONE;
+            log.next += 1;
+        }
+        if programmed.is_ok() {
+            // The old copy was good until now; in a swap store it is gone already.
+            self.forget(lpn, host);
+            self.logs[slot as usize].owners[position as usize] = lpn.0;
+            self.link(lpn, slot, position, host);
+        }
+        if !self.logs[slot as usize].has_room() {
+            self.store.finish(segment, Ppn(ppn.0 + 1))?;
+        }
+        Ok(programmed.map(|()| true)?)
     }
 
     pub(crate) fn link<H: Host>(&mut self, lpn: Lpn, slot: u32, position: u32, host: &mut H) {
@@ -425,7 +480,7 @@ impl<D: Store> Hybrid<D> {
     }
 
     /// The newest copy of a page is given up.
-    fn forget<H: Host>(&mut self, lpn: Lpn, host: &mut H) {
+    pub(crate) fn forget<H: Host>(&mut self, lpn: Lpn, host: &mut H) {
         if self.unlink(lpn, host) {
             host.on_flash(lpn, false);
         } else if self.is_present(lpn) {
@@ -439,64 +494,6 @@ impl<D: Store> Hybrid<D> {
         let log = &mut self.logs[slot as usize];
         log.end = log.next;
         self.retire_queue.push(SegmentId(log.segment));
-    }
-
-    /// An erased segment that is begun.
-    pub(crate) fn take_free(&mut self, stream: Stream) -> Result<SegmentId, HybridError> {
-        while let Some(free) = self.free.pop_front() {
-            let id = free.segment;
-            if free.needs_erase && !self.erase_on_device(id)? {
-                continue;
-            }
-            let info = SegmentInfo {
-                erases: self.erases[id.index()],
-                total_erases: self.total_erases,
-                stream: stream as u8,
-                opened_us: 0,
-                opened_writes: self.writes,
-            };
-            match self.store.begin(id, info) {
-                Ok(()) => return Ok(id),
-                Err(FlashError::ProgramFailed { .. }) => self.counters.retired_segments += 1,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(HybridError::WornOut { retired_segments: self.counters.retired_segments })
-    }
-
-    /// Erases a segment that holds nothing any more: it is free then, or retired. Counts as an erase either way.
-    pub(crate) fn erase(&mut self, segment: SegmentId) -> Result<(), HybridError> {
-        if let Some(at) = self.retire_queue.iter().position(|other| *other == segment) {
-            self.retire_queue.swap_remove(at);
-            self.counters.retired_segments += 1;
-            return Ok(());
-        }
-        if self.config.persistence == Persistence::Persistent {
-            // What replaces it must be there before it goes.
-            self.store.record(self.seq)?;
-        }
-        if self.erase_on_device(segment)? {
-            self.free.push_back(Free { segment, needs_erase: false });
-        }
-        Ok(())
-    }
-
-    fn erase_on_device(&mut self, segment: SegmentId) -> Result<bool, HybridError> {
-        // A damaged tag may have said any number.
-        let (erases, total_erases) = (self.erases[segment.index()].saturating_add(1), self.total_erases + 1);
-        let info = SegmentInfo { erases, total_erases, ..SegmentInfo::default() };
-        match self.store.erase(segment, info) {
-            Ok(()) => {
-                self.counters.erases += 1;
-                (self.erases[segment.index()], self.total_erases) = (erases, total_erases);
-                Ok(true)
-            }
-            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
-                self.counters.retired_segments += 1;
-                Ok(false)
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 }
 

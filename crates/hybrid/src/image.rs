@@ -1,12 +1,12 @@
-use crate::hybrid::{Free, Stream};
+use crate::hybrid::Stream;
 use crate::{Hybrid, HybridConfig, HybridError, Mapping, Persistence};
 use alloc::string::{String, ToString};
 use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 use margay_format::{
-    Anchor, ClientKind, FindError, Formatted, Layout, LayoutError, Record, SUPERBLOCK_BYTES, SegmentInfo, Store,
-    Superblock, SuperblockError, find_superblock, shown_geometry,
+    Anchor, ClientKind, FindError, Formatted, FreeList, FreeSegment, Layout, LayoutError, Record, SUPERBLOCK_BYTES,
+    SegmentInfo, Store, Superblock, SuperblockError, find_superblock, shown_geometry,
 };
 
 /// How a device is formatted.
@@ -134,23 +134,25 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
         read_only_ranges: Vec::new(),
     };
     let mut store = Formatted::new(device, config.logical_pages.into(), superblock.encode()?)?;
-    let mut hybrid_segments = Vec::new();
+    store.reset_mark()?;
+    let mut free = FreeList::default();
     for segment in (config.reserved_segments..geometry.segments()).map(SegmentId) {
         match store.erase(segment, SegmentInfo { erases: 1, ..SegmentInfo::default() }) {
-            Ok(()) => hybrid_segments.push(segment),
-            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {}
+            Ok(()) => free.push(FreeSegment { segment, needs_erase: false, freed_seq: 0 }),
+            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => free.retire(segment),
             Err(error) => return Err(error.into()),
         }
     }
     store.write_anchor(&mut Anchor::default(), &superblock, &Record::InUse)?;
     let mut hybrid = Hybrid::without_segments(store, config)?;
     hybrid.erases.fill(1);
-    hybrid.free.extend(hybrid_segments.into_iter().map(|segment| Free { segment, needs_erase: false }));
+    hybrid.free = free;
     if config.reserved_segments == 0 {
         // Where there is no anchor the superblock is in the header of whatever segment was begun.
         let segment = hybrid.take_free(Stream::Data)?;
-        hybrid.free.push_back(Free { segment, needs_erase: true });
+        hybrid.free.push(FreeSegment { segment, needs_erase: true, freed_seq: 0 });
     }
+    hybrid.sync()?;
     Ok(hybrid)
 }
 

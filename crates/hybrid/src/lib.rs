@@ -15,6 +15,7 @@ extern crate alloc;
 
 mod audit;
 mod config;
+mod copies;
 mod counters;
 mod error;
 mod host;
@@ -23,12 +24,16 @@ mod image;
 mod logs;
 mod merge;
 mod mount;
+mod report;
+mod retired;
+mod segments;
 mod unreadable;
 
 pub use audit::AuditError;
 pub use config::{HybridConfig, Mapping, MappingInfo, Persistence, mappings};
-pub use counters::{Class, Counters, Merges};
+pub use counters::{HybridCounters, MergeKind, Merges};
 pub use error::HybridError;
-pub use host::{Host, Merged, Move, NoCache, Victim};
+pub use host::{Host, MergeAction, Merged, NoCache, Victim};
 pub use hybrid::Hybrid;
 pub use image::{FormatOptions, OpenError, format, open};
+pub use report::HybridMountReport;

@@ -1,8 +1,8 @@
 //! Merges: a log block becomes a data block, or its pages are collected into new ones.
 
-use crate::hybrid::{Free, Stream};
+use crate::hybrid::Stream;
 use crate::logs::NONE;
-use crate::{Class, Host, Hybrid, HybridError, Mapping, Merged, Move, Persistence, Victim};
+use crate::{Host, Hybrid, HybridError, Mapping, MergeAction, MergeKind, Merged, Persistence, Victim};
 use margay_flash::{FlashError, Lpn, SegmentId};
 use margay_format::{Copied, Store};
 
@@ -16,31 +16,32 @@ impl<D: Store> Hybrid<D> {
         self.merge_random(at, host)
     }
 
-    /// Merges the random log block at this place of the order.
+    /// Merges the random log block at this place of the order. After an error it is still there, with the pages that are
+    /// not merged yet, unless only giving a segment free has failed.
     pub(crate) fn merge_random<H: Host>(&mut self, at: usize, host: &mut H) -> Result<(), HybridError> {
         let slot = self.order[at];
-        let merged = self.merge(slot, Victim::Random, host)?;
+        let (merged, old) = self.merge(slot, Victim::Random, host)?;
         self.order.remove(at);
         self.idle.push(slot);
-        self.counters.random.count(merged.class);
+        self.counters.random.count(merged.kind);
         host.merged(&merged);
-        Ok(())
+        old.map_or(Ok(()), |old| self.release(old))
     }
 
     /// Merges the sequential log block.
     pub(crate) fn merge_sequential<H: Host>(&mut self, host: &mut H) -> Result<(), HybridError> {
         let slot = self.sequential_slot().expect("asked for where there is one");
-        let merged = self.merge(slot, Victim::Sequential, host)?;
-        self.counters.sequential.count(merged.class);
+        let (merged, old) = self.merge(slot, Victim::Sequential, host)?;
+        self.counters.sequential.count(merged.kind);
         host.merged(&merged);
-        Ok(())
+        old.map_or(Ok(()), |old| self.release(old))
     }
 
     /// How a log block can be merged.
-    fn class(&self, slot: u32) -> Class {
+    fn merge_kind(&self, slot: u32) -> MergeKind {
         let log = &self.logs[slot as usize];
         if log.valid == 0 {
-            return Class::Empty;
+            return MergeKind::Empty;
         }
         let first = log.owners[0];
         let owners = &log.owners[..log.next as usize];
@@ -48,26 +49,37 @@ impl<D: Store> Hybrid<D> {
             && first.is_multiple_of(self.pages)
             && owners.iter().zip(first..).all(|(owner, lpn)| *owner == lpn);
         if !is_in_order || log.valid != log.next {
-            return Class::Full;
+            return MergeKind::Full;
         }
         let belongs = self.config.mapping == Mapping::Bast || Some(slot) == self.sequential_slot();
         let is_sound = !self.retire_queue.contains(&SegmentId(log.segment));
         match log.next == self.pages_of(first / self.pages) {
-            true => Class::Switch,
+            true => MergeKind::Switch,
             // Nothing is programmed behind a failed program, or where the power was cut.
-            false if belongs && is_sound && log.end == self.pages => Class::Partial,
-            false => Class::Full,
+            false if belongs && is_sound && log.end == self.pages => MergeKind::Partial,
+            false => MergeKind::Full,
         }
     }
 
-    fn merge<H: Host>(&mut self, slot: u32, victim: Victim, host: &mut H) -> Result<Merged, HybridError> {
-        let mut merged = Merged { victim, class: self.class(slot), copies: 0, cache_writes: 0, drops: 0, erases: 0 };
-        if matches!(merged.class, Class::Switch | Class::Partial) && !self.promote(slot, &mut merged, host)? {
-            merged.class = Class::Full;
+    /// Merges a log block. Returns also the segment that nothing is worth keeping of any more, which is to be released.
+    fn merge<H: Host>(
+        &mut self,
+        slot: u32,
+        victim: Victim,
+        host: &mut H,
+    ) -> Result<(Merged, Option<SegmentId>), HybridError> {
+        let mut merged =
+            Merged { victim, kind: self.merge_kind(slot), copies: 0, cache_writes: 0, drops: 0, erases: 0 };
+        let mut old = None;
+        if matches!(merged.kind, MergeKind::Switch | MergeKind::Partial) {
+            match self.promote(slot, &mut merged, host)? {
+                Some(data) => old = (data != NONE).then_some(SegmentId(data)),
+                None => merged.kind = MergeKind::Full,
+            }
         }
         let log = &self.logs[slot as usize];
         let (segment, next, end, owner) = (log.segment, log.next, log.end, log.block);
-        if merged.class == Class::Full {
+        if merged.kind == MergeKind::Full {
             for position in 0..next {
                 let lpn = Lpn(self.logs[slot as usize].owners[position as usize]);
                 if lpn.0 != NONE && self.tables.get(lpn) == Some((slot, position)) {
@@ -75,17 +87,18 @@ impl<D: Store> Hybrid<D> {
                 }
             }
         }
-        if matches!(merged.class, Class::Full | Class::Empty) {
+        if matches!(merged.kind, MergeKind::Full | MergeKind::Empty) {
             if next < end {
                 self.store.finish(SegmentId(segment), self.ppn(segment, next))?;
             }
-            self.erase_counted(SegmentId(segment), &mut merged)?;
+            old = Some(SegmentId(segment));
         }
         if owner != NONE && self.owned.get(owner as usize) == Some(&slot) {
             self.owned[owner as usize] = NONE;
         }
         self.close(slot);
-        Ok(merged)
+        merged.erases += u32::from(old.is_some());
+        Ok((merged, old))
     }
 
     fn close(&mut self, slot: u32) {
@@ -94,45 +107,42 @@ impl<D: Store> Hybrid<D> {
         (log.segment, log.next, log.end, log.block) = (NONE, 0, 0, NONE);
     }
 
-    fn erase_counted(&mut self, segment: SegmentId, merged: &mut Merged) -> Result<(), HybridError> {
-        merged.erases += 1;
-        self.erase(segment)
-    }
-
     /// Asks the host what becomes of the pages of a block from an offset on.
     fn plan<H: Host>(&mut self, block: u32, from: u32, victim: Victim, host: &H) -> Result<(), HybridError> {
         self.plan.clear();
         for offset in from..self.pages_of(block) {
             let lpn = Lpn(block * self.pages + offset);
-            let how = host.decide(lpn, victim, self.is_on_flash(lpn));
-            if how == Move::Drop && self.config.persistence == Persistence::Persistent {
+            let action = host.decide(lpn, victim, self.is_on_flash(lpn));
+            if action == MergeAction::Drop && self.config.persistence == Persistence::Persistent {
                 return Err(HybridError::WouldLose { lpn });
             }
-            self.plan.push(how);
+            self.plan.push(action);
         }
         Ok(())
     }
 
-    /// Programs the pages that are planned into a segment. On a failed program nothing has changed but that.
+    /// Programs the pages that are planned into a segment. An error changes nothing but that segment.
     fn carry_out<H: Host>(
         &mut self,
         block: u32,
         from: u32,
         segment: SegmentId,
         host: &mut H,
-    ) -> Result<(), HybridError> {
+    ) -> Result<(), FlashError> {
         for index in 0..self.plan.len() {
             let offset = from + index as u32;
             let (lpn, to) = (Lpn(block * self.pages + offset), self.ppn(segment.0, offset));
             match self.plan[index] {
-                Move::Copy => {
+                MergeAction::Copy => {
                     let source = self.place(lpn).expect("what is to be copied is on flash");
                     self.seq += 1;
-                    if self.store.copy(source, to, lpn.0.into(), self.seq)? == Copied::Lost {
+                    let copied = self.store.copy(source, to, lpn.0.into(), self.seq);
+                    self.note_refused(to, &copied);
+                    if copied? == Copied::Lost {
                         self.counters.lost_pages += 1;
                     }
                 }
-                Move::Write => {
+                MergeAction::Write => {
                     let mut page = core::mem::take(&mut self.scratch);
                     host.fill(lpn, &mut page);
                     self.writes += 1;
@@ -140,51 +150,59 @@ impl<D: Store> Hybrid<D> {
                     self.scratch = page;
                     programmed?;
                 }
-                Move::Leave | Move::Drop => {}
+                MergeAction::Leave | MergeAction::Drop => {}
             }
         }
-        self.store.finish(segment, self.ppn(segment.0, self.pages))?;
-        Ok(())
+        self.store.finish(segment, self.ppn(segment.0, self.pages))
     }
 
     /// The pages that were planned are where they were carried to: the segment is their data block.
     fn commit<H: Host>(&mut self, block: u32, from: u32, merged: &mut Merged, host: &mut H) {
         for index in 0..self.plan.len() {
             let lpn = Lpn(block * self.pages + from + index as u32);
-            let how = self.plan[index];
+            let action = self.plan[index];
             let was_on_flash = self.unlink(lpn, host) || self.is_present(lpn);
-            let is_on_flash = matches!(how, Move::Copy | Move::Write);
+            let is_on_flash = matches!(action, MergeAction::Copy | MergeAction::Write);
             self.set_present(lpn, is_on_flash);
+            if is_on_flash {
+                self.not_written.retain(|other| *other != lpn);
+            }
             if was_on_flash != is_on_flash {
                 host.on_flash(lpn, is_on_flash);
             }
-            match how {
-                Move::Copy => merged.copies += 1,
-                Move::Write => merged.cache_writes += 1,
-                Move::Drop => merged.drops += 1,
-                Move::Leave => continue,
+            match action {
+                MergeAction::Copy => merged.copies += 1,
+                MergeAction::Write => merged.cache_writes += 1,
+                MergeAction::Drop => merged.drops += 1,
+                MergeAction::Leave => continue,
             }
-            host.moved(lpn, how);
+            host.moved(lpn, action);
         }
-        let count = |how| self.plan.iter().filter(|planned| **planned == how).count() as u64;
-        self.counters.copies += count(Move::Copy);
-        self.counters.cache_writes += count(Move::Write);
-        self.counters.drops += count(Move::Drop);
+        let count = |action| self.plan.iter().filter(|planned| **planned == action).count() as u64;
+        self.counters.copies += count(MergeAction::Copy);
+        self.counters.cache_writes += count(MergeAction::Write);
+        self.counters.drops += count(MergeAction::Drop);
     }
 
-    /// Switch and partial merge: the log block becomes the data block. False if a program failed behind its pages.
-    fn promote<H: Host>(&mut self, slot: u32, merged: &mut Merged, host: &mut H) -> Result<bool, HybridError> {
+    /// Switch and partial merge: the log block becomes the data block. Returns the segment of the data block before it,
+    /// or [`NONE`]; nothing if a program failed for good behind its pages. After any other error the log block takes no
+    /// more pages if something was programmed behind those that it has.
+    fn promote<H: Host>(&mut self, slot: u32, merged: &mut Merged, host: &mut H) -> Result<Option<u32>, HybridError> {
         let log = &self.logs[slot as usize];
         let (segment, next, block) = (SegmentId(log.segment), log.next, log.owners[0] / self.pages);
-        if merged.class == Class::Partial {
+        if merged.kind == MergeKind::Partial {
             self.plan(block, next, merged.victim, host)?;
-            match self.carry_out(block, next, segment, host) {
-                Ok(()) => {}
-                Err(HybridError::Flash(FlashError::ProgramFailed { .. })) => {
-                    self.retire_queue.push(segment);
-                    return Ok(false);
+            let seq = self.seq;
+            if let Err(error) = self.carry_out(block, next, segment, host) {
+                if self.seq != seq {
+                    self.logs[slot as usize].end = next;
+                    self.store.finish(segment, self.ppn(segment.0, self.pages))?;
                 }
-                Err(error) => return Err(error),
+                if matches!(error, FlashError::ProgramFailed { .. }) {
+                    self.retire_queue.push(segment);
+                    return Ok(None);
+                }
+                return Err(error.into());
             }
             self.commit(block, next, merged, host);
         }
@@ -193,11 +211,7 @@ impl<D: Store> Hybrid<D> {
             self.unlink(lpn, host);
             self.set_present(lpn, true);
         }
-        let old = core::mem::replace(&mut self.data[block as usize], segment.0);
-        if old != NONE {
-            self.erase_counted(SegmentId(old), merged)?;
-        }
-        Ok(true)
+        Ok(Some(core::mem::replace(&mut self.data[block as usize], segment.0)))
     }
 
     /// Full merge of one block: its newest pages are collected in a new data block.
@@ -209,34 +223,38 @@ impl<D: Store> Hybrid<D> {
         host: &mut H,
     ) -> Result<(), HybridError> {
         self.plan(block, 0, merged.victim, host)?;
-        let moves = self.plan.iter().any(|how| matches!(how, Move::Copy | Move::Write));
+        let moves = self.plan.iter().any(|action| matches!(action, MergeAction::Copy | MergeAction::Write));
         let mut target = NONE;
         while moves && target == NONE {
             let segment = self.take_free(Stream::Data)?;
             match self.carry_out(block, 0, segment, host) {
                 Ok(()) => target = segment.0,
-                Err(HybridError::Flash(FlashError::ProgramFailed { .. })) => self.counters.retired_segments += 1,
-                Err(error) => {
-                    self.free.push_back(Free { segment, needs_erase: true });
-                    return Err(error);
-                }
+                Err(error) => self.abandon(segment, error)?,
             }
         }
         self.commit(block, 0, merged, host);
         let old = core::mem::replace(&mut self.data[block as usize], target);
-        if old != NONE {
-            self.erase_counted(SegmentId(old), merged)?;
+        let emptied = self.close_emptied_sequential(slot)?;
+        let mut released = Ok(());
+        for old in [old, emptied].into_iter().filter(|old| *old != NONE) {
+            merged.erases += 1;
+            released = released.and(self.release(SegmentId(old)));
         }
-        let Some(sequential) = self.sequential_slot().filter(|sequential| *sequential != slot) else { return Ok(()) };
+        released
+    }
+
+    /// Closes the sequential log block if the merge of another slot has taken all of its pages. Its segment, or [`NONE`].
+    fn close_emptied_sequential(&mut self, slot: u32) -> Result<u32, HybridError> {
+        let Some(sequential) = self.sequential_slot().filter(|sequential| *sequential != slot) else { return Ok(NONE) };
         let log = &self.logs[sequential as usize];
-        if log.is_in_use() && log.valid == 0 {
-            let (segment, next) = (log.segment, log.next);
-            if log.has_room() {
-                self.store.finish(SegmentId(segment), self.ppn(segment, next))?;
-            }
-            self.close(sequential);
-            self.erase_counted(SegmentId(segment), merged)?;
+        if !log.is_in_use() || log.valid > 0 {
+            return Ok(NONE);
         }
-        Ok(())
+        let (segment, next) = (log.segment, log.next);
+        if log.has_room() {
+            self.store.finish(SegmentId(segment), self.ppn(segment, next))?;
+        }
+        self.close(sequential);
+        Ok(segment)
     }
 }

@@ -2,141 +2,99 @@
 //! an interrupted merge left is either complete, and then counts, or worth nothing, because the pages it was made
 //! of are still there: nothing is erased before what replaces it is complete.
 
-use crate::hybrid::{Free, Stream};
+use crate::copies::{Copies, Copy};
+use crate::hybrid::Stream;
 use crate::logs::{LogBlock, NONE};
 use crate::unreadable::{Seen, Unreadable};
-use crate::{Hybrid, HybridError, NoCache, OpenError, Persistence};
+use crate::{Hybrid, NoCache, OpenError, Persistence};
 use alloc::{vec, vec::Vec};
-use margay_flash::{Flash, FlashError, Lpn, SegmentId};
-use margay_format::{Decoded, Formatted, Kind, SegmentInfo, Store};
+use margay_flash::{Flash, FlashError, Lpn, Ppn, SegmentId};
+use margay_format::{Decoded, Formatted, FoundPage, FreeSegment, Kind, PageInfo, SegmentInfo, Store};
 
 /// Bits that the tag of an erased page may have lost. A tag that was programmed has some hundred zeros.
 const MAX_FLIPPED_BITS: u32 = 8;
 
-/// A copy of a page.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Copy {
-    pub lpn: Lpn,
-    pub seq: u64,
-    pub version: u64,
-    pub segment: u32,
-    pub position: u32,
+/// What the tags say.
+struct Found {
+    copies: Copies,
+    unreadable: Unreadable,
+    /// Lists of retired segments.
+    lists: Vec<Copy>,
+    /// Pages that were programmed after the mark of a device that was cached, with the copies that they are if they count.
+    later: Vec<(FoundPage, Option<Copy>)>,
 }
 
-/// All copies, by page and age.
-struct Copies {
-    all: Vec<Copy>,
-    /// By page, its first copy.
-    first: Vec<u32>,
-    /// By segment: it counts.
-    alive: Vec<bool>,
-    /// By segment, it was filled by merges.
-    is_target: Vec<bool>,
-}
-
-impl Copies {
-    fn of(&self, lpn: Lpn) -> impl DoubleEndedIterator<Item = &Copy> {
-        let range = self.first[lpn.index()] as usize..self.first[lpn.index() + 1] as usize;
-        self.all[range].iter().filter(|copy| self.alive[copy.segment as usize])
-    }
-
-    fn newest(&self, lpn: Lpn) -> Option<&Copy> {
-        self.of(lpn).next_back()
-    }
-
-    /// Whether a target of merges was not completed: a page of its block is missing that was there when the last one
-    /// of it was programmed. All it holds is then elsewhere too, in the same version, because its sources are erased
-    /// after that.
-    fn is_unfinished(&self, segment: u32, latest: u64, lpns: impl Iterator<Item = Lpn> + Clone) -> bool {
-        let is_missing = |lpn| self.newest(lpn).is_some_and(|copy| copy.segment != segment && copy.seq < latest);
-        let is_elsewhere = |lpn| {
-            let own = self.of(lpn).find(|copy| copy.segment == segment);
-            own.is_none_or(|own| self.of(lpn).any(|copy| copy.segment != segment && copy.version == own.version))
-        };
-        lpns.clone().any(is_missing) && lpns.clone().all(is_elsewhere)
-    }
-
-    fn has(&self, lpn: Lpn) -> bool {
-        self.all.iter().any(|copy| copy.lpn == lpn)
-    }
-
-    /// Whether a target of merges was completed: it holds a page that no other segment has in the same version, and
-    /// nothing is erased before the target is complete.
-    fn is_completed(&self, segment: u32) -> bool {
-        self.all.iter().filter(|copy| copy.segment == segment).any(|own| {
-            let is_same = |copy: &&Copy| (copy.lpn, copy.version) == (own.lpn, own.version);
-            self.all.iter().filter(is_same).all(|copy| copy.segment == segment)
-        })
-    }
-
-    /// Whether all that a target of merges holds is also, in the same version, in segments that hold more: none of
-    /// them can have been erased by half.
-    fn is_copy(&self, target: u32) -> bool {
-        let mut holds_more = vec![false; self.alive.len()];
-        for lpn in (0..self.first.len() as u32 - 1).map(Lpn) {
-            if let Some(copy) = self.newest(lpn) {
-                holds_more[copy.segment as usize] |= copy.segment != target;
-            }
-        }
-        let mut own = self.all.iter().filter(|copy| copy.segment == target);
-        own.all(|copy| {
-            let mut same = self.of(copy.lpn).filter(|other| other.version == copy.version);
-            same.any(|other| other.segment != target && holds_more[other.segment as usize])
-        })
-    }
-
-    /// Segments that hold what another one holds, in the same version.
-    fn sources_of(&self, segment: u32) -> Vec<bool> {
-        let mut sources = vec![false; self.alive.len()];
-        for copy in self.all.iter().filter(|copy| copy.segment == segment) {
-            let same = self.of(copy.lpn).filter(|other| other.version == copy.version);
-            same.for_each(|other| sources[other.segment as usize] = true);
-        }
-        sources
-    }
+/// The page that was programmed last on a device that was not cached.
+#[derive(Default)]
+struct Latest {
+    /// The page and its data, if it can be read.
+    suspect: Option<(Copy, Vec<u8>)>,
+    /// Segments with pages that cannot be read and claim to be later.
+    torn: Vec<u32>,
+    /// Those pages, where pages can be made void; or what was programmed after the mark and must not count.
+    void: Vec<Ppn>,
 }
 
 impl<F: Flash> Hybrid<Formatted<F>> {
     pub(crate) fn recover(&mut self) -> Result<(), OpenError> {
-        let (mut copies, in_target) = self.read_tags()?;
+        let mark = self.store.mark()?;
+        let mut found = self.read_tags(mark)?;
         if self.config.persistence == Persistence::Volatile {
+            self.store.settle(self.seq, &[])?;
             for segment in (self.config.reserved_segments..self.geometry.segments()).map(SegmentId) {
-                self.free.push_back(Free { segment, needs_erase: true });
+                self.free.push(FreeSegment { segment, needs_erase: true, freed_seq: 0 });
             }
             return Ok(());
         }
         let mut page = vec![0; self.geometry.page_bytes() as usize];
-        let (suspect, torn) = self.find_suspect(&mut copies, &mut page)?;
-        self.doubtful_programs += torn.len() as u32;
-        for (copy, is_last) in in_target {
+        let Latest { suspect, mut torn, void } = match mark {
+            Some(mark) => {
+                let void = self.verify_after(mark, &mut found)?;
+                self.leave_retired_out(&mut found, &mut page)?;
+                Latest { void, ..Latest::default() }
+            }
+            None => {
+                found.copies.all.append(&mut found.unreadable.known);
+                self.leave_retired_out(&mut found, &mut page)?;
+                self.find_suspect(&mut found.copies, &mut page)?
+            }
+        };
+        if self.store.is_cached() {
+            // What is void needs no other care.
+            torn.clear();
+        }
+        self.store.settle(self.seq, &void)?;
+        let Found { mut copies, unreadable, .. } = found;
+        self.report.doubtful_programs += unreadable.unknown.len() as u32;
+        for (copy, is_last) in unreadable.in_target {
             // What was programmed last may be half programmed although its target was completed.
-            let counts = if is_last { !copies.has(copy.lpn) } else { copies.is_completed(copy.segment) };
+            let counts = if is_last { !copies.has(copy.lpn) } else { copies.is_completed(&copy) };
             if counts {
                 copies.all.push(copy);
             } else if is_last {
-                self.doubtful_programs += 1;
+                self.report.doubtful_programs += 1;
             }
         }
-        self.index(&mut copies);
-        self.erase_unfinished(&mut copies)?;
-        if let Some(Copy { segment, .. }) = suspect
+        copies.index(self.config.logical_pages);
+        self.erase_unfinished(&mut copies, &mut page)?;
+        if let Some((Copy { segment, .. }, _)) = suspect
             && copies.alive[segment as usize]
             && copies.is_target[segment as usize]
             && copies.is_copy(segment)
         {
             copies.alive[segment as usize] = false;
-            self.erase(SegmentId(segment))?;
+            self.erase_now(SegmentId(segment))?;
         }
+        self.drop_unreadable(&mut copies, &mut page)?;
         self.rebuild(&copies);
-        if let Some(copy) = suspect
+        if let Some((copy, page)) = suspect
             && self.place(copy.lpn) == Some(self.ppn(copy.segment, copy.position))
         {
             // Until then the copy before it is the only one that is sure to last; what else its segment was made of is
             // worth keeping too.
             let sources = copies.sources_of(copy.segment);
             let before = copies.of(copy.lpn).rev().find(|other| other.seq < copy.seq).map(|before| before.segment);
-            let worth = |free: &Free| (before == Some(free.segment.0), sources[free.segment.index()]);
-            self.free.make_contiguous().sort_by_key(worth);
+            self.free.sort_by_key(|free| (before == Some(free.segment.0), sources[free.segment.index()]));
             self.write_at_once(copy.lpn, &page, &copies)?;
         }
         for segment in torn {
@@ -153,18 +111,32 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         Ok(self.sync()?)
     }
 
+    /// Retired segments, and the one that names them, hold nothing that counts.
+    fn leave_retired_out(&mut self, found: &mut Found, page: &mut [u8]) -> Result<(), OpenError> {
+        self.recover_retired(core::mem::take(&mut found.lists), page)?;
+        self.report.retired_segments = self.free.retired().len() as u32;
+        found.copies.all.retain(|copy| self.is_ordinary(copy.segment));
+        found.unreadable.in_target.retain(|(copy, _)| self.is_ordinary(copy.segment));
+        found.unreadable.unknown.retain(|(ppn, _)| self.is_ordinary(self.geometry.segment_of(*ppn).0));
+        Ok(())
+    }
+
     /// The page that was programmed last may be half programmed, and readable now and not later: it is to be written
-    /// again. If it cannot be read it does not count, and its segment has to be cleared; it may have been an
-    /// earlier mount's attempt to write such a page again.
-    fn find_suspect(&mut self, copies: &mut Copies, page: &mut [u8]) -> Result<(Option<Copy>, Vec<u32>), OpenError> {
-        let mut torn: Vec<u32> = Vec::new();
+    /// again. If it cannot be read it does not count, and its segment has to be cleared; it may have been an earlier
+    /// mount's attempt to write such a page again.
+    fn find_suspect(&mut self, copies: &mut Copies, page: &mut [u8]) -> Result<Latest, OpenError> {
+        let mut latest = Latest::default();
         let mut lpn = None;
         while let Some(copy) = copies.all.iter().copied().max_by_key(|copy| copy.seq) {
             if lpn.is_some_and(|lpn| lpn != copy.lpn) {
                 break;
             }
-            match self.store.read(self.ppn(copy.segment, copy.position), copy.lpn.0.into(), page) {
-                Ok(_) => return Ok((Some(copy), torn)),
+            let ppn = self.ppn(copy.segment, copy.position);
+            match self.store.read(ppn, copy.lpn.0.into(), page) {
+                Ok(_) => {
+                    latest.suspect = Some((copy, page.to_vec()));
+                    break;
+                }
                 Err(FlashError::Uncorrectable { .. } | FlashError::Corrupt { .. }) => {}
                 // It says that it was lost before.
                 Err(FlashError::Lost { .. }) => break,
@@ -172,35 +144,69 @@ impl<F: Flash> Hybrid<Formatted<F>> {
             }
             lpn = Some(copy.lpn);
             copies.all.retain(|other| other.seq != copy.seq);
-            if !torn.contains(&copy.segment) {
-                torn.push(copy.segment);
+            if self.store.is_cached() {
+                latest.void.push(ppn);
+            }
+            if !latest.torn.contains(&copy.segment) {
+                latest.torn.push(copy.segment);
             }
         }
-        Ok((None, torn))
+        self.report.doubtful_programs += latest.torn.len() as u32;
+        Ok(latest)
     }
 
-    /// Reads every tag, and what it says of its segment. Returns apart from the copies the pages of targets of merges
-    /// that cannot be read, each with whether it is the last of its target.
-    fn read_tags(&mut self) -> Result<(Copies, Vec<(Copy, bool)>), OpenError> {
-        let segments = self.geometry.segments();
-        let mut copies = Copies {
-            all: Vec::new(),
-            first: Vec::new(),
-            alive: vec![true; segments as usize],
-            is_target: vec![false; segments as usize],
+    /// On a device that was cached: up to the sequence number `mark` everything counts; of what was programmed after it the
+    /// longest row without a gap, each page of which is whole, so that what is found is what there was after some
+    /// program. Returns the pages that must never count.
+    fn verify_after(&mut self, mark: u64, found: &mut Found) -> Result<Vec<Ppn>, OpenError> {
+        let list_owner = self.list_owner();
+        let Found { copies, unreadable, lists, later } = found;
+        let verified = self.store.verify_after(mark, later.iter().map(|(page, _)| *page).collect())?;
+        let (mut void, later) = (verified.void, core::mem::take(later));
+        self.seq = verified.seq;
+        for (page, copy) in later {
+            let at = verified.pages.binary_search_by_key(&page.seq, |other| other.seq);
+            if at.is_ok_and(|at| verified.pages[at].ppn == page.ppn) {
+                self.writes = self.writes.max(page.info.map_or(0, |info| info.version));
+                let all = if copy.is_some_and(|copy| copy.lpn == list_owner) { &mut *lists } else { &mut copies.all };
+                all.extend(copy);
+                self.report.verified += 1;
+            }
+        }
+        // What cannot be read and was programmed after the mark is no loss.
+        let mut is_old = |copy: &Copy| {
+            let is_old = copy.seq <= mark;
+            if !is_old {
+                void.push(self.ppn(copy.segment, copy.position));
+            }
+            is_old
         };
+        unreadable.known.retain(&mut is_old);
+        unreadable.in_target.retain(|(copy, _)| is_old(copy));
+        void.extend(unreadable.unknown.iter().filter(|(_, is_old)| !is_old).map(|(ppn, _)| *ppn));
+        self.report.rolled_back = void.len() as u32;
+        copies.all.append(&mut unreadable.known);
+        void.extend(copies.drop_leftovers().iter().map(|copy| self.ppn(copy.segment, copy.position)));
+        Ok(void)
+    }
+
+    /// Reads every tag, and what it says of its segment.
+    fn read_tags(&mut self, mark: Option<u64>) -> Result<Found, OpenError> {
+        let segments = self.geometry.segments();
+        let (copies, unreadable) = (Copies::new(segments), Unreadable::default());
+        let mut found = Found { copies, unreadable, lists: Vec::new(), later: Vec::new() };
         let mut known = vec![false; segments as usize];
-        let mut unreadable = Unreadable::default();
         let mut seen = vec![Seen::Nothing; self.pages as usize];
         for segment in self.config.reserved_segments..segments {
             seen.fill(Seen::Nothing);
             for position in 0..self.pages {
-                let tag = match self.store.read_tagged(self.ppn(segment, position), &mut []) {
+                let ppn = self.ppn(segment, position);
+                let tag = match self.store.read_tagged(ppn, &mut []) {
                     Ok((Decoded::Tag(tag), _)) if tag.kind == Kind::Data => tag,
                     Ok((Decoded::Newer(version), _)) => return Err(OpenError::Newer { version }),
                     Ok((Decoded::Damaged, _)) | Err(FlashError::Uncorrectable { .. }) => {
                         // Merges leave holes, and a hole may have lost bits.
-                        if !self.store.is_tag_erased(self.ppn(segment, position), MAX_FLIPPED_BITS)? {
+                        if !self.store.is_tag_erased(ppn, MAX_FLIPPED_BITS)? {
                             seen[position as usize] = Seen::Unreadable;
                         }
                         continue;
@@ -210,48 +216,43 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                 };
                 seen[position as usize] = Seen::Tag(tag);
                 let id = segment as usize;
-                (self.erases[id], known[id]) = (tag.segment.erases, true);
+                self.erases[id] = tag.segment.erases.max(if known[id] { self.erases[id] } else { 0 });
+                known[id] = true;
                 self.total_erases = self.total_erases.max(tag.segment.total_erases);
-                self.seq = self.seq.max(tag.page.seq);
-                self.writes = self.writes.max(tag.page.version);
-                copies.is_target[id] = tag.segment.stream == Stream::Data as u8;
-                if tag.page.owner < u64::from(self.config.logical_pages) {
-                    let (lpn, seq, version) = (Lpn(tag.page.owner as u32), tag.page.seq, tag.page.version);
-                    copies.all.push(Copy { lpn, seq, version, segment, position });
+                let PageInfo { owner, seq, version, .. } = tag.page;
+                let is_list = tag.segment.stream == Stream::RetiredList as u8;
+                let lpn = u32::try_from(owner).ok().map(Lpn);
+                let lpn = lpn.filter(|lpn| *lpn < self.list_owner() || is_list && *lpn == self.list_owner());
+                let (erases, is_target) = (tag.segment.erases, tag.segment.stream == Stream::Data as u8);
+                let copy = lpn.map(|lpn| Copy { lpn, seq, version, segment, position, erases, is_target });
+                if mark.is_some_and(|mark| seq > mark) {
+                    let (info, skipped) = (Some(tag.page), tag.skipped);
+                    found.later.push((FoundPage { ppn, kind: tag.kind, owner, seq, info, skipped }, copy));
+                } else {
+                    self.seq = self.seq.max(seq);
+                    self.writes = self.writes.max(version);
+                    let all = if is_list { &mut found.lists } else { &mut found.copies.all };
+                    all.extend(copy);
                 }
                 if self.config.persistence == Persistence::Volatile {
                     break;
                 }
             }
             if self.config.persistence == Persistence::Persistent {
-                self.attribute(segment, &seen, &mut unreadable)?;
+                self.attribute(segment, &seen, mark, &mut found.unreadable)?;
             }
         }
-        copies.all.append(&mut unreadable.known);
-        self.doubtful_programs = unreadable.unknown;
         // Of a segment without a tag nothing is known; the mean is the best guess.
         let count = known.iter().filter(|known| **known).count() as u64;
         let sum: u64 = self.erases.iter().zip(&known).filter(|(_, known)| **known).map(|(n, _)| u64::from(*n)).sum();
         let mean = sum.checked_div(count).unwrap_or(0) as u32;
         self.erases.iter_mut().zip(&known).filter(|(_, known)| !**known).for_each(|(erases, _)| *erases = mean);
-        self.store.note_seq(self.seq);
-        Ok((copies, unreadable.in_target))
-    }
-
-    fn index(&self, copies: &mut Copies) {
-        copies.all.sort_unstable_by_key(|copy| (copy.lpn, copy.seq));
-        copies.first = vec![0; self.config.logical_pages as usize + 1];
-        for copy in &copies.all {
-            copies.first[copy.lpn.index() + 1] += 1;
-        }
-        for lpn in 0..self.config.logical_pages as usize {
-            copies.first[lpn + 1] += copies.first[lpn];
-        }
+        Ok(found)
     }
 
     /// Erases the targets of merges that were not completed, the latest first: their last page may not be readable
     /// again, and must not be taken for the newest of its kind later.
-    fn erase_unfinished(&mut self, copies: &mut Copies) -> Result<(), OpenError> {
+    fn erase_unfinished(&mut self, copies: &mut Copies, page: &mut [u8]) -> Result<(), OpenError> {
         let mut targets = vec![(0, 0); copies.alive.len()];
         for copy in copies.all.iter().filter(|copy| copies.is_target[copy.segment as usize]) {
             let entry: &mut (u64, u32) = &mut targets[copy.segment as usize];
@@ -262,10 +263,25 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         for (segment, (latest, block)) in targets {
             let first = block * self.pages;
             let lpns = (first..first + self.pages_of(block)).map(Lpn);
-            if copies.is_unfinished(segment, latest, lpns) {
+            // The segments that it was made of are there, unless it was completed and they are erased in part.
+            if copies.is_unfinished(segment, latest, lpns) && self.is_elsewhere(copies, segment, page)? {
                 copies.alive[segment as usize] = false;
-                self.erase(SegmentId(segment))?;
+                self.erase_now(SegmentId(segment))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Erases a segment that must not be found by another mount. Where erases wait, it need not be: what counts then is
+    /// what can be read.
+    fn erase_now(&mut self, segment: SegmentId) -> Result<(), OpenError> {
+        self.release(segment)?;
+        if !self.store.defers_erases()
+            && let Some(mut free) = self.free.remove(segment)
+        {
+            let erased = self.erase_if_needed(&mut free);
+            self.free.push(free);
+            erased?;
         }
         Ok(())
     }
@@ -333,8 +349,10 @@ impl<F: Flash> Hybrid<Formatted<F>> {
             }
         }
         let is_used = |id: &u32| slots[*id as usize] != NONE || is_data(*id, &self.data);
-        for id in ids.filter(|id| copies.alive[*id as usize] && !is_used(id)) {
-            self.free.push_back(Free { segment: SegmentId(id), needs_erase: true });
+        let is_free = |id: &u32| copies.alive[*id as usize] && !is_used(id) && self.is_ordinary(*id);
+        let free: Vec<u32> = ids.filter(is_free).collect();
+        for segment in free.into_iter().map(SegmentId) {
+            self.free.push(FreeSegment { segment, needs_erase: true, freed_seq: 0 });
         }
     }
 
@@ -357,10 +375,8 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                 }
             };
             self.writes += 1;
-            match self.append(slot, lpn, page, &mut NoCache) {
-                Ok(()) => return Ok(()),
-                Err(HybridError::Flash(FlashError::ProgramFailed { .. })) => self.spoil(slot),
-                Err(error) => return Err(error.into()),
+            if self.append(slot, lpn, page, &mut NoCache)? {
+                return Ok(());
             }
         }
     }
@@ -400,15 +416,14 @@ impl<F: Flash> Hybrid<Formatted<F>> {
     /// Sees to it that nothing of a segment is found by another mount: it holds a page that was half programmed,
     /// with a tag that claims to be newer than the page's good copy.
     fn clear(&mut self, segment: u32) -> Result<(), OpenError> {
-        if let Some(at) = self.free.iter().position(|free| free.segment.0 == segment) {
-            self.free.remove(at);
-            self.erase(SegmentId(segment))?;
+        if self.free.remove(SegmentId(segment)).is_some() {
+            self.erase_now(SegmentId(segment))?;
         } else if let Some(at) = self.order.iter().position(|slot| self.logs[*slot as usize].segment == segment) {
             self.merge_random(at, &mut NoCache)?;
         } else if let Some(block) = self.data.iter().position(|data| *data == segment) {
             let mut merged = crate::Merged {
                 victim: crate::Victim::Random,
-                class: crate::Class::Full,
+                kind: crate::MergeKind::Full,
                 copies: 0,
                 cache_writes: 0,
                 drops: 0,

@@ -37,7 +37,7 @@ fn an_older_copy_does_not_take_the_place_of_a_page_that_cannot_be_read() {
     // The mount may have moved it.
     let is_lost = matches!(error, HybridError::Flash(FlashError::Uncorrectable { .. } | FlashError::Lost { .. }));
     assert!(is_lost, "{error}");
-    assert_eq!(disk.doubtful_programs(), 0);
+    assert_eq!(disk.mount_report().doubtful_programs, 0);
     for lpn in [1, 3] {
         assert!(disk.read(Lpn(lpn), &mut page).unwrap().is_some() && page == [2; 512]);
     }
@@ -51,7 +51,7 @@ fn what_a_power_cut_may_have_left_is_the_version_before_and_counted() {
     let mut disk = open(&mut flash).unwrap();
     let mut page = [0; 512];
     assert!(disk.read(Lpn(3), &mut page).unwrap().is_some() && page == [1; 512]);
-    assert_eq!(disk.doubtful_programs(), 1);
+    assert_eq!(disk.mount_report().doubtful_programs, 1);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use margay_flash::{Geometry, Lpn};
 use margay_format::Plain;
-use margay_hybrid::{Host, Hybrid, HybridConfig, HybridError, Mapping, Merged, Move, NoCache, Persistence, Victim};
+use margay_hybrid::{
+    Host, Hybrid, HybridConfig, HybridError, Mapping, MergeAction, Merged, NoCache, Persistence, Victim,
+};
 use margay_media::{RamFlash, Strict};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -21,26 +23,26 @@ struct Cache {
 }
 
 impl Host for Cache {
-    fn decide(&self, lpn: Lpn, _: Victim, on_flash: bool) -> Move {
+    fn decide(&self, lpn: Lpn, _: Victim, on_flash: bool) -> MergeAction {
         assert_eq!(self.on_flash.contains(&lpn.0), on_flash, "page {lpn}");
         match self.pages.get(&lpn.0) {
-            _ if !on_flash => Move::Leave,
-            None => Move::Copy,
-            Some((_, true)) if (self.mood ^ lpn.0) & 1 == 0 => Move::Write,
-            Some((_, true)) => Move::Drop,
-            Some((_, false)) if (self.mood ^ lpn.0) & 2 == 0 => Move::Copy,
-            Some((_, false)) => Move::Drop,
+            _ if !on_flash => MergeAction::Leave,
+            None => MergeAction::Copy,
+            Some((_, true)) if (self.mood ^ lpn.0) & 1 == 0 => MergeAction::Write,
+            Some((_, true)) => MergeAction::Drop,
+            Some((_, false)) if (self.mood ^ lpn.0) & 2 == 0 => MergeAction::Copy,
+            Some((_, false)) => MergeAction::Drop,
         }
     }
     fn fill(&mut self, lpn: Lpn, data: &mut [u8]) {
         data.fill(self.pages[&lpn.0].0);
     }
-    fn moved(&mut self, lpn: Lpn, how: Move) {
+    fn moved(&mut self, lpn: Lpn, how: MergeAction) {
         if let Some((_, dirty)) = self.pages.get_mut(&lpn.0) {
             match how {
-                Move::Write => *dirty = false,
-                Move::Drop => *dirty = true,
-                Move::Copy | Move::Leave => {}
+                MergeAction::Write => *dirty = false,
+                MergeAction::Drop => *dirty = true,
+                MergeAction::Copy | MergeAction::Leave => {}
             }
         }
     }
@@ -213,11 +215,11 @@ fn a_write_out_of_order_merges_the_sequential_block_unless_it_is_left_open() {
 struct Dropper;
 
 impl Host for Dropper {
-    fn decide(&self, _: Lpn, _: Victim, on_flash: bool) -> Move {
-        if on_flash { Move::Drop } else { Move::Leave }
+    fn decide(&self, _: Lpn, _: Victim, on_flash: bool) -> MergeAction {
+        if on_flash { MergeAction::Drop } else { MergeAction::Leave }
     }
     fn fill(&mut self, _: Lpn, _: &mut [u8]) {}
-    fn moved(&mut self, _: Lpn, _: Move) {}
+    fn moved(&mut self, _: Lpn, _: MergeAction) {}
     fn on_flash(&mut self, _: Lpn, _: bool) {}
     fn linked(&mut self, _: u32, _: u32, _: bool) {}
     fn victim(&mut self, oldest_first: &VecDeque<u32>) -> usize {

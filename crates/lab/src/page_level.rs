@@ -1,6 +1,6 @@
 use margay_flash::{Lpn, Ppn};
 use margay_format::Store;
-use margay_hybrid::{Host, Move, Victim};
+use margay_hybrid::{Host, MergeAction, Victim};
 use margay_log::{Client, Config, Content, Hint, Log, LogError, Policies};
 use margay_vm::{Cache, CacheConfig};
 
@@ -28,11 +28,11 @@ impl Client<Lpn> for Map {
     }
 
     fn gives_up(&mut self, lpn: Lpn) -> bool {
-        let gives_up = self.cache.decide(lpn, Victim::Random, true) == Move::Drop;
+        let gives_up = self.cache.decide(lpn, Victim::Random, true) == MergeAction::Drop;
         if gives_up {
             self.places[lpn.index()] = UNMAPPED;
             self.cache.on_flash(lpn, false);
-            self.cache.moved(lpn, Move::Drop);
+            self.cache.moved(lpn, MergeAction::Drop);
         }
         gives_up
     }

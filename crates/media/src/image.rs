@@ -101,8 +101,8 @@ impl ImageFlash {
     }
 
     /// Opens a device and locks its file: for itself alone, or with `read_only` for all who only read it. The file is then
-    /// opened for reading only; otherwise what is read from then on is what the host's disk has, and not what a failed write
-    /// left in the host's memory.
+    /// opened for reading only; otherwise what is read from then on is what the host's disk has, and not what a failed
+    /// write left in the host's memory.
     pub fn open(path: &Path, read_only: bool) -> Result<Self, ImageError> {
         let file = OpenOptions::new().read(true).write(!read_only).open(path)?;
         lock(&file, read_only)?;

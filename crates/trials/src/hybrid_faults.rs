@@ -191,7 +191,7 @@ fn unreadable_trial(
     seed: u64,
     max_unreadable: usize,
 ) -> Result<Option<Oracle>, String> {
-    let doubtful = disk.doubtful_programs() as usize;
+    let doubtful = disk.mount_report().doubtful_programs as usize;
     if doubtful > max_unreadable {
         return Err(format!("{doubtful} programs are doubtful, {max_unreadable} pages are unreadable"));
     }

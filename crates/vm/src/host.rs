@@ -2,7 +2,7 @@ use crate::cost::{self, MergePages};
 use crate::{BlockMerge, Cache, CacheRegion, Frames, VictimSelection};
 use alloc::collections::VecDeque;
 use margay_flash::Lpn;
-use margay_hybrid::{Host, Merged, Move, Victim};
+use margay_hybrid::{Host, MergeAction, Merged, Victim};
 
 impl<F: Frames> Cache<F> {
     /// Cost of a merge by the equation of the scheme, in microseconds.
@@ -18,25 +18,25 @@ impl<F: Frames> Cache<F> {
 }
 
 impl<F: Frames> Host for Cache<F> {
-    fn decide(&self, lpn: Lpn, victim: Victim, on_flash: bool) -> Move {
+    fn decide(&self, lpn: Lpn, victim: Victim, on_flash: bool) -> MergeAction {
         let scheme = &self.config.scheme;
-        let unaware = if on_flash { Move::Copy } else { Move::Leave };
+        let unaware = if on_flash { MergeAction::Copy } else { MergeAction::Leave };
         let Some(region) = self.region(lpn) else { return unaware };
         if scheme.merge == BlockMerge::Unaware || (victim == Victim::Sequential && !self.config.rules_sequential) {
             return unaware;
         }
         let (in_lru, dirty) = (region == CacheRegion::Lru, self.is_dirty(lpn));
         if dirty && in_lru && scheme.evicts_dirty && (on_flash || self.config.evicts_unduplicated) {
-            return Move::Write;
+            return MergeAction::Write;
         }
         if !on_flash {
-            return Move::Leave;
+            return MergeAction::Leave;
         }
         match scheme.merge {
-            BlockMerge::Buffer if dirty => Move::Write,
-            BlockMerge::Buffer => Move::Copy,
-            BlockMerge::Locality if !dirty && in_lru => Move::Copy,
-            _ => Move::Drop,
+            BlockMerge::Buffer if dirty => MergeAction::Write,
+            BlockMerge::Buffer => MergeAction::Copy,
+            BlockMerge::Locality if !dirty && in_lru => MergeAction::Copy,
+            _ => MergeAction::Drop,
         }
     }
 
@@ -46,11 +46,11 @@ impl<F: Frames> Host for Cache<F> {
         }
     }
 
-    fn moved(&mut self, lpn: Lpn, how: Move) {
+    fn moved(&mut self, lpn: Lpn, how: MergeAction) {
         match how {
-            Move::Write => self.mark(lpn, false),
-            Move::Drop => self.mark(lpn, true),
-            Move::Copy | Move::Leave => {}
+            MergeAction::Write => self.mark(lpn, false),
+            MergeAction::Drop => self.mark(lpn, true),
+            MergeAction::Copy | MergeAction::Leave => {}
         }
     }
 

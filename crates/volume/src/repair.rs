@@ -23,7 +23,7 @@ fn store_options(superblock: &Superblock) -> Result<StoreOptions, VolumeError> {
         high_water: superblock.high_water,
         uuid: superblock.uuid,
         created_s: superblock.created_s,
-        // Who formatted it in pairs has accepted that.
+        // A device that was formatted so once is formatted so again.
         pair_pages: true,
     })
 }

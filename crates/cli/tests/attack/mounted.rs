@@ -47,7 +47,12 @@ impl Mount {
     }
 
     fn unmount(mut self) {
-        run("fusermount3", &["-u", &self.folder.display().to_string()]);
+        let started = Instant::now();
+        // The kernel may still be closing a file.
+        while !Command::new("fusermount3").arg("-u").arg(&self.folder).output().unwrap().status.success() {
+            assert!(started.elapsed() < Duration::from_secs(60), "{} cannot be unmounted", self.folder.display());
+            std::thread::sleep(Duration::from_millis(20));
+        }
         self.child.wait().unwrap();
     }
 }

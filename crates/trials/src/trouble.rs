@@ -166,8 +166,10 @@ pub(crate) fn trouble<S: Troubled>(target: &S, troubles: Troubles, is_cached: bo
     }
     let counts = Call::ALL.map(|call| device.inner_mut().inner_mut().calls(call) - before[call as usize]);
     for call in Call::ALL {
-        let first = troubles.seed % troubles.stride;
-        for at in (first..counts[call as usize]).step_by(troubles.stride as usize) {
+        // There are fewer of these.
+        let stride =
+            if matches!(call, Call::Erase | Call::Sync) { troubles.stride.div_ceil(8) } else { troubles.stride };
+        for at in (troubles.seed % stride..counts[call as usize]).step_by(stride as usize) {
             for number in 0..troubles.tries {
                 let seed = draw(troubles.seed ^ (call as u64) << 48, at << 8 | number);
                 let fault = if call == Call::Sync && is_cached && number % 2 == 1 {

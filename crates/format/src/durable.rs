@@ -47,6 +47,16 @@ impl Durable {
         if self.is_stopped { Err(FlashError::Stopped) } else { Ok(()) }
     }
 
+    /// Whether the last program failed for a moment.
+    pub fn has_just_failed(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// Nothing may be written any more.
+    pub fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
     /// Something is going to be done.
     pub fn touch(&mut self) {
         self.is_dirty = true;

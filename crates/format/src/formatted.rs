@@ -344,6 +344,14 @@ impl<F: Flash> Store for Formatted<F> {
     fn is_recorded(&self, seq: u64) -> bool {
         Self::is_recorded(self, seq)
     }
+
+    fn has_just_failed(&self) -> bool {
+        self.durable.has_just_failed()
+    }
+
+    fn stop_writing(&mut self) {
+        self.durable.stop();
+    }
 }
 
 impl<F: Flash> Formatted<F> {

@@ -78,6 +78,9 @@ impl FoundSegment {
     }
 }
 
+/// Failed programs in a row stop all writing after so many, so that no more pages are empty before one that is not.
+const MAX_BLANKS: u32 = 17;
+
 enum Seen {
     Tag(Tag),
     Erased,
@@ -184,6 +187,18 @@ impl<F: Flash> Formatted<F> {
                     spare.copy_from_slice(&self.spare);
                 }
             }
+        }
+        // Programs that failed one after the other may have left more than one empty.
+        let mut page = low + 3;
+        while page <= last.min(low + MAX_BLANKS) {
+            match self.see(page, found)? {
+                Seen::Erased => {}
+                other => {
+                    (low, seen) = (page, other);
+                    spare.copy_from_slice(&self.spare);
+                }
+            }
+            page += 1;
         }
         let mut kept = Some((seen, spare));
         found.touched = true;

@@ -57,6 +57,14 @@ pub trait Store {
         Ok(())
     }
 
+    /// Whether the last program failed for a moment, so that the next one may, too.
+    fn has_just_failed(&self) -> bool {
+        false
+    }
+
+    /// Nothing is programmed any more: what is in memory is not what is on flash.
+    fn stop_writing(&mut self) {}
+
     /// Whether [`Store::record`] has nothing to wait for.
     fn is_recorded(&self, _seq: u64) -> bool {
         true

@@ -79,7 +79,13 @@ impl<D: Store> Ftl<D> {
         self.check(lpn)?;
         match self.log.write(&mut self.map, lpn, Content::Page, data, hint, now_us) {
             Ok(_) => Ok(()),
-            Err(error) => Err(self.worn_out(error)),
+            Err(error) => {
+                if self.map.locate(lpn).is_none() {
+                    // It may be on flash nevertheless; as far as anybody knows it is not.
+                    self.map.trimmed(lpn);
+                }
+                Err(self.worn_out(error))
+            }
         }
     }
 

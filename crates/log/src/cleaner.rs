@@ -16,6 +16,9 @@ fn lowest(bits: u64, count: u32) -> u64 {
     bits & !dropped
 }
 
+/// Tries to erase a segment whose pages are in memory only.
+const ERASE_TRIES: u32 = 3;
+
 /// What [`Log::clean_step`] has achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -329,6 +332,11 @@ impl<D: Store, O: Owner> Log<D, O> {
         if !self.config.is_paced() {
             return Err(self.no_space());
         }
+        if self.device.has_just_failed() {
+            // What is read into memory now could perhaps not be written back. The device is opened again when it works.
+            self.device.stop_writing();
+            return Err(FlashError::Stopped.into());
+        }
         let victim = self.victim.filter(|victim| !self.retire_queue.contains(victim));
         let may = |id: &SegmentId| self.segments.is_candidate(*id) && !self.retire_queue.contains(id);
         let emptiest = || self.segments.ids().filter(may).min_by_key(|id| self.segments.valid[id.index()]);
@@ -349,10 +357,19 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.placement.detach(&pages);
         // Until here nothing has changed, so that whoever meets an error of the host can try again.
         self.device.record(self.seq)?;
-        let erased = self.erase_on_device(segment);
-        match erased {
-            Ok(()) | Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {}
-            Err(error) => return Err(error.into()),
+        let is_final = |result: &Result<(), FlashError>| {
+            matches!(result, Ok(()) | Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }))
+        };
+        let mut erased = self.erase_on_device(segment);
+        for _ in 1..ERASE_TRIES {
+            if !is_final(&erased) {
+                erased = self.erase_on_device(segment);
+            }
+        }
+        if !is_final(&erased) {
+            // It may be erased or not, and what it held is nowhere else.
+            self.device.stop_writing();
+            return Err(erased.expect_err("it is final otherwise").into());
         }
         match victim {
             Some(_) => {
@@ -379,7 +396,14 @@ impl<D: Store, O: Owner> Log<D, O> {
             let to = Ppn(self.heads[stream as usize].next);
             self.placement.attach(number, to);
             let page = PageInfo { lost, heat: self.placement.pack_at(to), ..self.own_page_info(owner) };
-            self.program(to, &data, page)?;
+            let to = match self.program_kept(stream, to, &data, page) {
+                Ok(to) => to,
+                Err(error) => {
+                    // The pages that are left are nowhere but here.
+                    self.device.stop_writing();
+                    return Err(error);
+                }
+            };
             self.heads[stream as usize].next += 1;
             self.counters.copies += 1;
             self.counters.lost_pages += u64::from(lost);
@@ -387,6 +411,21 @@ impl<D: Store, O: Owner> Log<D, O> {
             client.relocated(owner, to);
         }
         Ok(())
+    }
+
+    /// Programs a page that is on flash no more: at `to`, or behind it if that fails for a moment. Returns where.
+    fn program_kept(&mut self, stream: u8, mut to: Ppn, data: &[u8], page: PageInfo) -> Result<Ppn, LogError> {
+        loop {
+            let Err(error) = self.program(to, data, page) else { return Ok(to) };
+            if matches!(error, FlashError::ProgramFailed { .. }) || !self.device.was_begun(to) {
+                return Err(error.into());
+            }
+            self.spend_page(stream);
+            if self.heads[stream as usize].is_full() {
+                return Err(error.into());
+            }
+            to = Ppn(self.heads[stream as usize].next);
+        }
     }
 
     /// Reads a valid page whose segment is erased next. Whether it is lost: it was tried twice, and the chip says that

@@ -85,6 +85,7 @@ impl Troubled for Trial {
             oracle.operations += 1;
             let before = oracle.clone();
             let mut tries = 0;
+            let mut furthest: Option<Oracle> = None;
             let done = insist(&mut fs, watch, manners.retries, host, |fs| {
                 *oracle = before.clone();
                 tries += 1;
@@ -93,10 +94,21 @@ impl Troubled for Trial {
                     Ok(()) | Err(FsError::NoSpace) => Ok(()),
                     // An error says nothing of the effect: the first try may have done it.
                     Err(FsError::Exists | FsError::NotFound) if tries > 1 => Ok(()),
-                    Err(error) => Err(refused(error)),
+                    Err(error) => {
+                        let len = |oracle: &Oracle| oracle.tried_since(&before).len();
+                        if furthest.as_ref().is_none_or(|furthest| len(furthest) < len(oracle)) {
+                            furthest = Some(oracle.clone());
+                        }
+                        Err(refused(error))
+                    }
                 }
             })?;
-            if done.is_none() {
+            // An earlier try may have done what a later one was refused for want of room.
+            let is_unsure = done.is_none() || furthest.is_some() && oracle.tried_since(&before).len() == 0;
+            if is_unsure && let Some(furthest) = furthest {
+                *oracle = furthest;
+            }
+            if is_unsure {
                 gave_up = Some(oracle.tried_since(&before));
                 break;
             }

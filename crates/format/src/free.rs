@@ -33,6 +33,15 @@ pub struct FreeSegment {
     pub freed_seq: u64,
 }
 
+/// Free segments being tried one after the other until one can be opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// How many are left to be tried.
+    tries: usize,
+    /// Why the first could not be opened.
+    first_error: Option<FlashError>,
+}
+
 /// What became of a segment that was given free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freed {
@@ -44,13 +53,27 @@ pub enum Freed {
     Retired,
 }
 
+impl FreeSegment {
+    /// A segment that is erased.
+    pub const fn erased(segment: SegmentId) -> Self {
+        Self { segment, needs_erase: false, freed_seq: 0 }
+    }
+
+    /// A segment that may hold anything, all of which is known to be superseded.
+    pub const fn unknown(segment: SegmentId) -> Self {
+        Self { segment, needs_erase: true, freed_seq: 0 }
+    }
+}
+
 impl FreeList {
     /// Number of free segments.
+    #[inline]
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
     /// Whether no segment is free.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -60,7 +83,13 @@ impl FreeList {
         self.queue.iter()
     }
 
+    /// Begins to look for a segment that can be opened.
+    pub fn opening(&self) -> Opening {
+        Opening { tries: self.len(), first_error: None }
+    }
+
     /// Takes the segment that is used next out of the list.
+    #[inline]
     pub fn pop(&mut self) -> Option<FreeSegment> {
         self.queue.pop_front()
     }
@@ -171,18 +200,63 @@ impl FreeList {
     }
 
     /// What follows when a segment that was taken out of the list could not be erased or begun: one that failed for good
-    /// is retired, another waits behind the others. `tries` counts down how many of those are left to be tried; the error
-    /// is returned when there are none, or when nothing can be written any more. Otherwise whether it was retired.
+    /// is retired, another waits behind the others. Returns whether it was retired.
+    ///
+    /// # Errors
+    ///
+    /// The first error of those that were tried, when none is left to be tried, or when nothing can be done any more.
     #[cold]
-    pub fn put_back(&mut self, free: FreeSegment, error: FlashError, tries: &mut usize) -> Result<bool, FlashError> {
+    pub fn put_back(
+        &mut self,
+        free: FreeSegment,
+        error: FlashError,
+        opening: &mut Opening,
+    ) -> Result<bool, FlashError> {
         if matches!(error, FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) {
             self.retire(free.segment);
             return Ok(true);
         }
         self.push(free);
-        *tries = tries.saturating_sub(1);
-        let may_try = *tries > 0 && matches!(error, FlashError::Io { .. });
-        if may_try { Ok(false) } else { Err(error) }
+        opening.tries = opening.tries.saturating_sub(1);
+        let first = *opening.first_error.get_or_insert(error);
+        let may_try = opening.tries > 0 && matches!(error, FlashError::Io { .. });
+        if may_try { Ok(false) } else { Err(first) }
+    }
+
+    /// Erases a segment ahead of its use, if one waits that was given free since the list was made. Returns it as it was, and
+    /// whether it is still free; if not, it is retired. `info` is what holds after the erase of a segment.
+    pub fn erase_ahead<D: Store>(
+        &mut self,
+        store: &mut D,
+        info: impl Fn(SegmentId) -> SegmentInfo,
+    ) -> Result<Option<(FreeSegment, bool)>, FlashError> {
+        let is_due = |free: &FreeSegment| free.needs_erase && free.freed_seq > 0;
+        let Some(at) = self.queue.iter().position(is_due) else { return Ok(None) };
+        self.erase_at(store, at, info)
+    }
+
+    /// Erases the segment at this place of the list, if it has to be erased before use. Returns it as it was, and whether it
+    /// is still free; if not, it is retired. `None` if the list ends before. `info` is what holds after the erase.
+    pub fn erase_at<D: Store>(
+        &mut self,
+        store: &mut D,
+        at: usize,
+        info: impl Fn(SegmentId) -> SegmentInfo,
+    ) -> Result<Option<(FreeSegment, bool)>, FlashError> {
+        let Some(free) = self.queue.get(at).copied() else { return Ok(None) };
+        let mut erased = free;
+        match self.make_erased(store, &mut erased, info(free.segment)) {
+            Ok(_) => {
+                self.queue[at] = erased;
+                Ok(Some((free, true)))
+            }
+            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
+                self.queue.remove(at);
+                self.retire(free.segment);
+                Ok(Some((free, false)))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -234,11 +308,11 @@ mod tests {
 
     /// Opens the next segment as a client does.
     fn open(list: &mut FreeList, store: &mut Failing) -> Result<Option<SegmentId>, FlashError> {
-        let mut tries = list.len();
+        let mut opening = list.opening();
         while let Some(mut free) = list.pop() {
             match list.make_erased(store, &mut free, SegmentInfo::default()) {
                 Ok(_) => return Ok(Some(free.segment)),
-                Err(error) => drop(list.put_back(free, error, &mut tries)?),
+                Err(error) => drop(list.put_back(free, error, &mut opening)?),
             }
         }
         Ok(None)

@@ -31,7 +31,7 @@ pub use disk::{DiskPage, OwnPages, decode_disk_checkpoint, encode_disk_checkpoin
 pub use durable::Verified;
 pub use files::{MAX_CHUNKS, MAX_OBJECTS, Owned, PageOwner, decode_files_checkpoint, encode_files_checkpoint};
 pub use formatted::Formatted;
-pub use free::{FreeList, FreeSegment, Freed};
+pub use free::{FreeList, FreeSegment, Freed, Opening};
 pub use header::{HeaderPage, ObjectHeader, ObjectKind, Time};
 pub use layout::{Layout, LayoutError, Place, TAG_BYTES, VERSION};
 pub use log_state::{LogState, OpenSegment, SegmentRecord, SegmentState};

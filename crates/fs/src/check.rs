@@ -80,8 +80,7 @@ pub struct FsCheck {
     pub links: u64,
     /// Pages of data that were read.
     pub pages: u64,
-    /// Of the damaged pages of the scan, those that a power cut can have torn, if the caller found them out. What they held
-    /// was never synced.
+    /// Pages that a power cut can have torn, if the caller found them out. What they held was never synced.
     pub torn_pages: Vec<Ppn>,
     /// The problems, in the order in which they were found.
     pub problems: Vec<Problem>,

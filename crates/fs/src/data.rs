@@ -292,11 +292,19 @@ impl<D: Store> Fs<D> {
     /// Updates the list of holes in the header of a file. If they take too much room, the shortest holes are filled
     /// with zeros.
     fn update_holes(&mut self, object: u32) -> Result<(), FsError> {
-        let max_holes = self.index.room_bytes() / 32;
         let Some(node) = self.index.node_mut(object) else { return Ok(()) };
         if !core::mem::take(&mut node.holes_changed) {
             return Ok(());
         }
+        let result = self.list_holes(object);
+        if let Some(node) = self.index.node_mut(object) {
+            node.holes_changed |= result.is_err();
+        }
+        result
+    }
+
+    fn list_holes(&mut self, object: u32) -> Result<(), FsError> {
+        let max_holes = self.index.room_bytes() / 32;
         let node = self.node(object)?;
         let mut holes = crate::header::holes(node, self.index.page_bytes);
         if holes.len() > max_holes {

@@ -151,7 +151,7 @@ impl Index {
     }
 
     /// A header page with room for so many bytes.
-    fn page_for(&mut self, bytes: u32) -> u32 {
+    pub fn page_for(&mut self, bytes: u32) -> u32 {
         let room = self.room_bytes() as u32;
         let fits = |page: &HeaderPage| if self.single { page.members.is_empty() } else { page.bytes + bytes <= room };
         if let Some(page) = self.pages.get(self.filling as usize)
@@ -300,8 +300,13 @@ impl Client<PageOwner> for Index {
     fn pending(&mut self, seq: u64, page: &mut [u8]) -> Option<PageOwner> {
         let dirty = self.dirty.filter(|_| self.destructive)?;
         self.encode(dirty, seq, page);
-        self.written(dirty);
         Some(PageOwner::headers(dirty))
+    }
+
+    fn pending_written(&mut self, owner: PageOwner) {
+        if let Owned::Headers(page) = owner.what() {
+            self.written(page);
+        }
     }
 
     fn retired_list(&self) -> Option<PageOwner> {

@@ -34,6 +34,7 @@ pub use node::{Attributes, Kind, Time};
 use alloc::boxed::Box;
 use alloc::{vec, vec::Vec};
 use index::Index;
+use margay_flash::FlashError;
 use margay_format::{Anchor, Store, Superblock};
 pub use margay_format::{MAX_CHUNKS, MAX_OBJECTS, Owned, PageOwner};
 use margay_log::{AuditError, Client, Config, Log, LogError, MountReport, Policies, Uniformity};
@@ -91,6 +92,8 @@ pub struct Fs<D> {
     capacity_pages: u64,
     counters: FsCounters,
     read_only: bool,
+    /// An error has come between two changes that belong together: what is in memory must not get on flash.
+    is_half_changed: bool,
     /// A segment is erased as soon as its last page becomes invalid.
     eager: bool,
     anchor: Anchor,
@@ -131,6 +134,7 @@ impl<D: Store> Fs<D> {
             capacity_pages,
             counters: FsCounters::default(),
             read_only: false,
+            is_half_changed: false,
             eager: false,
             anchor: Anchor::default(),
             superblock: None,
@@ -177,7 +181,10 @@ impl<D: Store> Fs<D> {
     }
 
     fn check_writable(&self) -> Result<(), FsError> {
-        if self.read_only { Err(FsError::ReadOnly) } else { Ok(()) }
+        if self.read_only {
+            return Err(FsError::ReadOnly);
+        }
+        if self.is_half_changed { Err(FsError::Log(FlashError::Stopped.into())) } else { Ok(()) }
     }
 
     fn node(&self, object: u32) -> Result<&Node, FsError> {

@@ -164,6 +164,9 @@ impl<F: Flash> Fs<Formatted<F>> {
     /// Stops cleanly: everything is written, and a checkpoint if there is room for one, so that the next mount is
     /// fast. The file system must not be used any more.
     pub fn stop(&mut self) -> Result<bool, FsError> {
+        if !self.read_only {
+            self.check_writable()?;
+        }
         let orphans: Vec<u32> = self.index.iter().filter(|(_, node)| node.orphan).map(|(object, _)| object).collect();
         for object in orphans {
             self.destroy(object)?;

@@ -172,6 +172,7 @@ impl<D: Store> Fs<D> {
         let mut node = Node::new(new.kind, new.mode & 0o7777, new.uid, new.gid, parent, name, self.time);
         node.target = new.target.into();
         node.rdev = new.rdev;
+        self.ready_for_new(&node)?;
         let object = self.add(node)?;
         self.log.placement_mut().file_created(object);
         self.keep_heat(object);
@@ -195,6 +196,7 @@ impl<D: Store> Fs<D> {
         }
         let mut link = Node::new(node.kind, 0, 0, 0, parent, name, self.time);
         link.link_to = Some(object);
+        self.ready_for_new(&link)?;
         let id = self.add(link)?;
         let now = self.time;
         let node = self.node_mut(object)?;
@@ -214,6 +216,7 @@ impl<D: Store> Fs<D> {
         if self.node(entry)?.kind == Kind::Directory {
             return Err(FsError::IsADirectory);
         }
+        self.ready_to_drop(entry)?;
         self.leave(parent, name, false)?;
         self.drop_entry(entry)
     }
@@ -238,8 +241,28 @@ impl<D: Store> Fs<D> {
         if !self.directory(entry)?.children.is_empty() {
             return Err(FsError::NotEmpty);
         }
+        self.ready_to_drop(entry)?;
         self.leave(parent, name, true)?;
         self.drop_entry(entry)
+    }
+
+    /// Called before an object is added: writes the header page whose names have changed, unless the object comes on it.
+    fn ready_for_new(&mut self, node: &Node) -> Result<(), FsError> {
+        let bytes = crate::header::header_bytes(node, self.index.page_bytes);
+        if bytes > self.index.room_bytes() {
+            return Err(FsError::NameTooLong);
+        }
+        let page = self.index.page_for(bytes as u32);
+        self.ready(Some(page))
+    }
+
+    /// Called before anything of an entry's removal is done in memory, so that nothing has to be programmed between.
+    fn ready_to_drop(&mut self, entry: u32) -> Result<(), FsError> {
+        let node = self.node(entry)?;
+        if node.link_to.is_none() && !node.links.is_empty() {
+            self.ready_to_grow(entry, MAX_NAME_BYTES)?;
+        }
+        self.ready(Some(self.node(entry)?.page))
     }
 
     /// Removes a directory entry that its directory no longer lists: an additional name, or an object with its only
@@ -257,8 +280,6 @@ impl<D: Store> Fs<D> {
         }
         if let Some(link) = node.links.last().copied() {
             // One of the additional names becomes the first.
-            self.ready_to_grow(entry, MAX_NAME_BYTES)?;
-            self.ready(Some(self.node(entry)?.page))?;
             let link_node = self.index.remove(link);
             let node = self.node_mut(entry)?;
             node.links.pop();
@@ -280,7 +301,7 @@ impl<D: Store> Fs<D> {
     /// Removes an object that has no name.
     pub(crate) fn destroy(&mut self, object: u32) -> Result<(), FsError> {
         // From here to the mark on the header page nothing is programmed.
-        self.ready(Some(self.node(object)?.page))?;
+        self.ready_in_between(Some(self.node(object)?.page))?;
         let mut node = self.index.remove(object);
         let gone = node.chunks.truncate(0);
         for ppn in &gone {
@@ -338,6 +359,7 @@ impl<D: Store> Fs<D> {
             return Err(FsError::NameTooLong);
         }
         self.ready_to_grow(entry, MAX_NAME_BYTES)?;
+        self.ready(Some(self.node(entry)?.page))?;
         self.leave(from, name, is_directory)?;
         if over.is_some() {
             self.leave(to, new_name, is_directory)?;
@@ -349,15 +371,21 @@ impl<D: Store> Fs<D> {
         // Until the header page of the replaced object is written too, the mount takes the later one of two equal
         // names.
         self.touch_object(entry)?;
-        match over {
-            Some(over) => self.drop_entry(over),
-            None => Ok(()),
+        let Some(over) = over else { return Ok(()) };
+        if let Err(error) = self.ready_to_drop(over) {
+            self.is_half_changed = true;
+            return Err(error);
         }
+        self.drop_entry(over)
     }
 
     /// Changes attributes.
     pub fn change(&mut self, object: u32, change: &Change) -> Result<Attributes, FsError> {
         self.begin()?;
+        let page = self.node(object)?.page;
+        if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
+            self.ready(Some(page))?;
+        }
         let now = self.time;
         let node = self.node_mut(object)?;
         node.mode = change.mode.map_or(node.mode, |mode| mode & 0o7777);
@@ -395,6 +423,7 @@ impl<D: Store> Fs<D> {
         }
         self.want_room(1)?;
         self.ready_to_grow(object, name.len() + value.len() + 3)?;
+        self.ready(Some(self.node(object)?.page))?;
         let (page_bytes, room) = (self.index.page_bytes, self.index.room_bytes());
         let now = self.time;
         let node = self.node_mut(object)?;
@@ -414,6 +443,7 @@ impl<D: Store> Fs<D> {
     /// Removes an extended attribute.
     pub fn remove_attribute(&mut self, object: u32, name: &[u8]) -> Result<(), FsError> {
         self.begin()?;
+        self.ready(Some(self.node(object)?.page))?;
         let now = self.time;
         let node = self.node_mut(object)?;
         node.attributes.remove(name).ok_or(FsError::NoAttribute)?;

@@ -32,10 +32,23 @@ impl<D: Store> Fs<D> {
     /// Marks a header page whose names have changed. If the names on another page have changed, that page is written
     /// first; it must not have been changed by the same operation.
     pub(crate) fn touch(&mut self, page: u32, destructive: bool) -> Result<(), FsError> {
-        self.ready(Some(page))?;
+        self.ready_in_between(Some(page))?;
         self.index.dirty = Some(page);
         self.index.destructive |= destructive;
-        if self.index.single { self.write_headers(page) } else { Ok(()) }
+        if !self.index.single {
+            return Ok(());
+        }
+        let result = self.write_headers(page);
+        self.is_half_changed |= result.is_err();
+        result
+    }
+
+    /// As [`Fs::ready`], after something was changed in memory already. After an error the file system can only be read
+    /// until it is mounted again.
+    pub(crate) fn ready_in_between(&mut self, page: Option<u32>) -> Result<(), FsError> {
+        let result = self.ready(page);
+        self.is_half_changed |= result.is_err();
+        result
     }
 
     /// Called before the header of an object grows by `bytes`: if it has to move to another page, the page whose names
@@ -125,6 +138,7 @@ impl<D: Store> Fs<D> {
         if self.read_only {
             return Ok(());
         }
+        self.check_writable()?;
         while let Some(object) = self.index.tails.first().copied() {
             self.flush_tail(object)?;
         }
@@ -152,6 +166,7 @@ impl<D: Store> Fs<D> {
         if self.read_only {
             return Ok(());
         }
+        self.check_writable()?;
         self.flush_tail(object)?;
         let node = self.node(object)?;
         let (page, resized) = (node.page, node.resized);
@@ -170,7 +185,7 @@ impl<D: Store> Fs<D> {
     /// One step of work for idle time: rewrites a page that the ECC had to correct, or cleans at most `budget_pages`
     /// pages. False if there was nothing to do.
     pub fn idle_step(&mut self, budget_pages: u32) -> Result<bool, FsError> {
-        if self.read_only {
+        if self.check_writable().is_err() {
             return Ok(false);
         }
         Ok(self.log.idle_step(&mut self.index, budget_pages)?)

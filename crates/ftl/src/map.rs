@@ -55,9 +55,15 @@ impl Client<Lpn> for Map {
 
     fn pending(&mut self, seq: u64, page: &mut [u8]) -> Option<Lpn> {
         let own = self.own.as_mut()?;
-        let group = own.dirty.pop()?;
+        let group = *own.dirty.last()?;
         own.pages.encode_trims(group, seq, |lpn| self.pages[lpn.index()] == UNMAPPED, page);
         Some(own.pages.trims(group))
+    }
+
+    fn pending_written(&mut self, owner: Lpn) {
+        if let Some(own) = &mut self.own {
+            own.dirty.retain(|group| own.pages.trims(*group) != owner);
+        }
     }
 
     fn retired_list(&self) -> Option<Lpn> {
@@ -81,9 +87,12 @@ mod tests {
         assert_eq!(map.pending(10, &mut page), Some(own.trims(1)));
         let (seq, lpns) = own.decode_trims(1, &page).unwrap();
         assert_eq!((seq, lpns.collect::<Vec<_>>()), (10, vec![Lpn(3968), Lpn(4999)]));
+        assert_eq!(map.pending(11, &mut page), Some(own.trims(1)), "it was not written");
+        map.pending_written(own.trims(1));
         assert_eq!(map.pending(11, &mut page), Some(own.trims(0)));
         let (_, lpns) = own.decode_trims(0, &page).unwrap();
         assert_eq!(lpns.collect::<Vec<_>>(), [Lpn(3), Lpn(3967)]);
+        map.pending_written(own.trims(0));
         assert_eq!(map.pending(12, &mut page), None);
     }
 }

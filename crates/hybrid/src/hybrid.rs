@@ -58,8 +58,7 @@ impl<D: Store> Hybrid<D> {
     pub fn new(store: D, config: HybridConfig) -> Result<Self, HybridError> {
         let mut hybrid = Self::without_segments(store, config)?;
         let segments = config.reserved_segments..hybrid.geometry.segments();
-        let free = |segment| FreeSegment { segment: SegmentId(segment), needs_erase: false, freed_seq: 0 };
-        segments.for_each(|segment| hybrid.free.push(free(segment)));
+        segments.for_each(|segment| hybrid.free.push(FreeSegment::erased(SegmentId(segment))));
         Ok(hybrid)
     }
 
@@ -235,19 +234,15 @@ impl<D: Store> Hybrid<D> {
         self.check(lpn)?;
         self.save_retired()?;
         let is_volatile = self.config.persistence == Persistence::Volatile;
-        let is_given_up = is_volatile && (self.is_on_flash(lpn) || self.not_written.contains(&lpn));
-        if is_volatile {
-            self.forget(lpn, host);
-        }
+        let is_given_up = is_volatile && self.forget(lpn, host);
         self.writes += 1;
-        let written = self.put(lpn, data, host);
-        if is_given_up {
-            self.not_written.retain(|other| *other != lpn);
-            if written.is_err() {
+        if let Err(error) = self.put(lpn, data, host) {
+            if is_given_up {
                 self.not_written.push(lpn);
             }
+            return Err(error);
         }
-        written?;
+        self.note_written(lpn);
         self.counters.host_writes += 1;
         Ok(())
     }
@@ -280,7 +275,7 @@ impl<D: Store> Hybrid<D> {
             return Err(HybridError::WouldLose { lpn });
         }
         self.forget(lpn, host);
-        self.not_written.retain(|other| *other != lpn);
+        self.note_written(lpn);
         Ok(())
     }
 
@@ -436,26 +431,38 @@ impl<D: Store> Hybrid<D> {
         let log = &self.logs[slot as usize];
         let (segment, position) = (SegmentId(log.segment), log.next);
         let ppn = self.ppn(log.segment, position);
-        let programmed = self.program(ppn, lpn, data);
-        if matches!(programmed, Err(FlashError::ProgramFailed { .. })) {
+        if let Err(error) = self.program(ppn, lpn, data) {
+            return self.after_failed_append(slot, ppn, error);
+        }
+        // The old copy was good until now; in a swap store it is gone already.
+        self.forget(lpn, host);
+        let log = &mut self.logs[slot as usize];
+        log.owners[position as usize] = lpn.0;
+        log.next += 1;
+        let is_full = !log.has_room();
+        self.link(lpn, slot, position, host);
+        if is_full {
+            self.store.finish(segment, Ppn(ppn.0 + 1))?;
+        }
+        Ok(true)
+    }
+
+    #[cold]
+    fn after_failed_append(&mut self, slot: u32, ppn: Ppn, error: FlashError) -> Result<bool, HybridError> {
+        if matches!(error, FlashError::ProgramFailed { .. }) {
             self.spoil(slot);
             return Ok(false);
         }
-        if programmed.is_ok() || self.store.was_begun(ppn) {
+        if self.store.was_begun(ppn) {
             let log = &mut self.logs[slot as usize];
-            log.owners[position as usize] = NONE;
+            log.owners[log.next as usize] = NONE;
             log.next += 1;
+            let (segment, is_full) = (SegmentId(log.segment), !log.has_room());
+            if is_full {
+                self.store.finish(segment, Ppn(ppn.0 + 1))?;
+            }
         }
-        if programmed.is_ok() {
-            // The old copy was good until now; in a swap store it is gone already.
-            self.forget(lpn, host);
-            self.logs[slot as usize].owners[position as usize] = lpn.0;
-            self.link(lpn, slot, position, host);
-        }
-        if !self.logs[slot as usize].has_room() {
-            self.store.finish(segment, Ppn(ppn.0 + 1))?;
-        }
-        Ok(programmed.map(|()| true)?)
+        Err(error.into())
     }
 
     pub(crate) fn link<H: Host>(&mut self, lpn: Lpn, slot: u32, position: u32, host: &mut H) {
@@ -479,13 +486,24 @@ impl<D: Store> Hybrid<D> {
         true
     }
 
-    /// The newest copy of a page is given up.
-    pub(crate) fn forget<H: Host>(&mut self, lpn: Lpn, host: &mut H) {
-        if self.unlink(lpn, host) {
-            host.on_flash(lpn, false);
-        } else if self.is_present(lpn) {
+    /// The newest copy of a page is given up. False if there is none.
+    pub(crate) fn forget<H: Host>(&mut self, lpn: Lpn, host: &mut H) -> bool {
+        let is_in_log = self.unlink(lpn, host);
+        if !is_in_log {
+            if !self.is_present(lpn) {
+                return false;
+            }
             self.set_present(lpn, false);
-            host.on_flash(lpn, false);
+        }
+        host.on_flash(lpn, false);
+        true
+    }
+
+    /// A page is on flash, or is not wanted there.
+    #[inline]
+    pub(crate) fn note_written(&mut self, lpn: Lpn) {
+        if !self.not_written.is_empty() {
+            self.not_written.retain(|other| *other != lpn);
         }
     }
 

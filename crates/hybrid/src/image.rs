@@ -138,7 +138,7 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
     let mut free = FreeList::default();
     for segment in (config.reserved_segments..geometry.segments()).map(SegmentId) {
         match store.erase(segment, SegmentInfo { erases: 1, ..SegmentInfo::default() }) {
-            Ok(()) => free.push(FreeSegment { segment, needs_erase: false, freed_seq: 0 }),
+            Ok(()) => free.push(FreeSegment::erased(segment)),
             Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => free.retire(segment),
             Err(error) => return Err(error.into()),
         }
@@ -150,7 +150,7 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
     if config.reserved_segments == 0 {
         // Where there is no anchor the superblock is in the header of whatever segment was begun.
         let segment = hybrid.take_free(Stream::Data)?;
-        hybrid.free.push(FreeSegment { segment, needs_erase: true, freed_seq: 0 });
+        hybrid.free.push(FreeSegment::unknown(segment));
     }
     hybrid.sync()?;
     Ok(hybrid)

@@ -158,15 +158,13 @@ impl<D: Store> Hybrid<D> {
 
     /// The pages that were planned are where they were carried to: the segment is their data block.
     fn commit<H: Host>(&mut self, block: u32, from: u32, merged: &mut Merged, host: &mut H) {
+        let before = *merged;
         for index in 0..self.plan.len() {
             let lpn = Lpn(block * self.pages + from + index as u32);
             let action = self.plan[index];
             let was_on_flash = self.unlink(lpn, host) || self.is_present(lpn);
             let is_on_flash = matches!(action, MergeAction::Copy | MergeAction::Write);
             self.set_present(lpn, is_on_flash);
-            if is_on_flash {
-                self.not_written.retain(|other| *other != lpn);
-            }
             if was_on_flash != is_on_flash {
                 host.on_flash(lpn, is_on_flash);
             }
@@ -178,10 +176,13 @@ impl<D: Store> Hybrid<D> {
             }
             host.moved(lpn, action);
         }
-        let count = |action| self.plan.iter().filter(|planned| **planned == action).count() as u64;
-        self.counters.copies += count(MergeAction::Copy);
-        self.counters.cache_writes += count(MergeAction::Write);
-        self.counters.drops += count(MergeAction::Drop);
+        self.counters.copies += u64::from(merged.copies - before.copies);
+        self.counters.cache_writes += u64::from(merged.cache_writes - before.cache_writes);
+        self.counters.drops += u64::from(merged.drops - before.drops);
+        if !self.not_written.is_empty() {
+            let not_written = core::mem::take(&mut self.not_written);
+            self.not_written = not_written.into_iter().filter(|lpn| !self.is_present(*lpn)).collect();
+        }
     }
 
     /// Switch and partial merge: the log block becomes the data block. Returns the segment of the data block before it,

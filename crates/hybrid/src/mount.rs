@@ -42,7 +42,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         if self.config.persistence == Persistence::Volatile {
             self.store.settle(self.seq, &[])?;
             for segment in (self.config.reserved_segments..self.geometry.segments()).map(SegmentId) {
-                self.free.push(FreeSegment { segment, needs_erase: true, freed_seq: 0 });
+                self.free.push(FreeSegment::unknown(segment));
             }
             return Ok(());
         }
@@ -352,7 +352,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         let is_free = |id: &u32| copies.alive[*id as usize] && !is_used(id) && self.is_ordinary(*id);
         let free: Vec<u32> = ids.filter(is_free).collect();
         for segment in free.into_iter().map(SegmentId) {
-            self.free.push(FreeSegment { segment, needs_erase: true, freed_seq: 0 });
+            self.free.push(FreeSegment::unknown(segment));
         }
     }
 

@@ -6,7 +6,7 @@ use crate::logs::NONE;
 use crate::{Hybrid, HybridError, OpenError, Persistence};
 use alloc::vec::Vec;
 use margay_flash::{Flash, FlashError, Lpn, SegmentId};
-use margay_format::{Formatted, Store, decode_retired, encode_retired};
+use margay_format::{Formatted, FreeSegment, Store, decode_retired, encode_retired};
 
 /// Where the list is.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +77,18 @@ impl<D: Store> Hybrid<D> {
             }
         }
         Ok(())
+    }
+
+    /// Gives the segment of the list free, because it is needed for pages. False if there is none. The list is written again
+    /// once there is room for it.
+    pub(crate) fn give_up_list(&mut self) -> bool {
+        let segment = SegmentId(self.list.segment);
+        if self.list.segment == NONE || self.retire_queue.contains(&segment) {
+            return false;
+        }
+        self.list = RetiredList::EMPTY;
+        self.free.push(FreeSegment { segment, needs_erase: true, freed_seq: self.seq });
+        true
     }
 
     fn program_retired(&mut self, segment: u32, position: u32) -> Result<(), FlashError> {

@@ -6,15 +6,22 @@ use margay_flash::{FlashError, SegmentId};
 use margay_format::{FreeSegment, Freed, SegmentInfo, Store};
 
 impl<D: Store> Hybrid<D> {
-    /// An erased segment that is begun.
+    /// An erased segment that is begun. If there is none, the list of retired segments gives up its own.
     pub(crate) fn take_free(&mut self, stream: Stream) -> Result<SegmentId, HybridError> {
-        let mut tries = self.free.len();
+        match self.take_from_list(stream) {
+            Err(HybridError::WornOut { .. }) if self.give_up_list() => self.take_from_list(stream),
+            result => result,
+        }
+    }
+
+    fn take_from_list(&mut self, stream: Stream) -> Result<SegmentId, HybridError> {
+        let mut opening = self.free.opening();
         while let Some(mut free) = self.free.pop() {
             let error = match self.begin(&mut free, stream) {
                 Ok(()) => return Ok(free.segment),
                 Err(error) => error,
             };
-            if self.free.put_back(free, error, &mut tries)? {
+            if self.free.put_back(free, error, &mut opening)? {
                 self.counters.retired_segments += 1;
             }
         }

@@ -34,8 +34,8 @@ impl<D: Store, O: Owner> Log<D, O> {
             open[head.segment.index()] = Some(head.next);
         }
         let mut in_free_list = vec![false; self.segments.len() as usize];
-        for segment in &self.free {
-            in_free_list[segment.index()] = true;
+        for free in self.free.iter() {
+            in_free_list[free.segment.index()] = true;
         }
         let (mut total_valid, mut in_use, mut free, mut total_erases) = (0, 0, 0, 0);
         for segment in self.segments.ids() {

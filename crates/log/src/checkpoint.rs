@@ -2,7 +2,7 @@
 
 use crate::log::Log;
 use crate::{Client, LogError, Owner, Progress};
-use alloc::vec::Vec;
+use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, SegmentId};
 use margay_format::{Anchor, Formatted, LogState, OpenSegment, Record, SegmentRecord, SegmentState, Store, Superblock};
 use margay_policy::State;
@@ -11,6 +11,8 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
     /// What a checkpoint says of the log as it is now.
     pub fn state(&self) -> LogState {
         let segments = self.segments();
+        let mut needs_erase = vec![false; segments.len() as usize];
+        self.free.iter().for_each(|free| needs_erase[free.segment.index()] = free.needs_erase);
         let record = |id: SegmentId| SegmentRecord {
             state: match segments.state[id.index()] {
                 State::Free => SegmentState::Free,
@@ -19,7 +21,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
                 State::Reserved => SegmentState::Reserved,
                 State::Bad => SegmentState::Bad,
             },
-            needs_erase: self.needs_erase(id),
+            needs_erase: needs_erase[id.index()],
             stream: segments.stream[id.index()],
             erases: segments.erases[id.index()],
             opened_us: segments.opened_us[id.index()],

@@ -3,7 +3,7 @@ use crate::valid::ValidBits;
 use crate::{Client, LogError, Owner};
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Ppn, SegmentId};
-use margay_format::{Copied, PageInfo, Store, U48_MAX};
+use margay_format::{Copied, FreeSegment, PageInfo, Store, U48_MAX};
 use margay_policy::State;
 use margay_policy::placement::word_and_run;
 
@@ -374,7 +374,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         if full.is_open() {
             self.seal(full)?;
         }
-        self.heads[stream as usize] = self.open_segment(segment, stream)?;
+        self.heads[stream as usize] = self.open_segment(&mut FreeSegment::erased(segment), stream)?;
         for (number, (owner, lost, data)) in kept.into_iter().enumerate() {
             let to = Ppn(self.heads[stream as usize].next);
             self.placement.attach(number, to);

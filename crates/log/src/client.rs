@@ -35,10 +35,14 @@ pub trait Client<O> {
 
     /// The next page of the client's own that must be on flash before another segment is erased and before a
     /// flush is answered: fills `page` and returns its owner. `seq` is the sequence number of the last
-    /// program; what the page says holds for all that was programmed so far.
+    /// program; what the page says holds for all that was programmed so far. It stays the next one until
+    /// [`Client::pending_written`] is called for it.
     fn pending(&mut self, _seq: u64, _page: &mut [u8]) -> Option<O> {
         None
     }
+
+    /// The page that [`Client::pending`] filled last was programmed.
+    fn pending_written(&mut self, _owner: O) {}
 
     /// Whose the page is that lists the retired segments; `None` if the list does not survive. The log writes it.
     fn retired_list(&self) -> Option<O> {

@@ -3,50 +3,43 @@
 use crate::log::{Head, Log};
 use crate::{LogError, Owner};
 use margay_flash::{FlashError, Ppn, SegmentId};
-use margay_format::{SegmentInfo, Store};
-use margay_policy::State;
-
-/// A segment is retired when so many erases of it have failed, each while others succeeded.
-const MAX_FAILED_ERASES: u8 = 3;
+use margay_format::{FreeSegment, Freed, SegmentInfo, Store};
+use margay_policy::{Segments, State};
 
 impl<D: Store, O: Owner> Log<D, O> {
     /// Opens the next free segment for a stream. Segments that fail at it for good are retired; one that cannot be erased
     /// now waits behind the others.
     pub(crate) fn open(&mut self, stream: u8) -> Result<(), LogError> {
-        let mut tries = self.free.len();
-        let mut first_error = None;
-        loop {
-            let Some(segment) = self.free.pop_front() else { return Err(self.no_space()) };
-            match self.open_segment(segment, stream) {
+        let mut opening = self.free.opening();
+        while let Some(mut free) = self.free.pop() {
+            let error = match self.open_segment(&mut free, stream) {
                 Ok(head) => {
                     self.heads[stream as usize] = head;
                     return Ok(());
                 }
-                Err(LogError::Flash(FlashError::ProgramFailed { .. } | FlashError::EraseFailed { .. })) => {
-                    self.retire(segment);
-                }
-                Err(error) => {
-                    self.free.push_back(segment);
-                    tries = tries.saturating_sub(1);
-                    let first = *first_error.get_or_insert(error);
-                    if tries == 0 || error == LogError::Flash(FlashError::Stopped) {
-                        return Err(first);
-                    }
-                }
+                Err(error) => error,
+            };
+            if self.free.put_back(free, error, &mut opening)? {
+                self.note_retired(free.segment);
             }
         }
+        Err(self.no_space())
     }
 
     /// Makes a free segment an open one and programs its header.
-    pub(crate) fn open_segment(&mut self, segment: SegmentId, stream: u8) -> Result<Head, LogError> {
+    pub(crate) fn open_segment(&mut self, free: &mut FreeSegment, stream: u8) -> Result<Head, FlashError> {
+        let segment = free.segment;
         let i = segment.index();
-        self.make_erased(segment)?;
+        let info = info_after_erase(&self.segments, segment);
+        if self.free.make_erased(&mut self.device, free, info)? {
+            self.count_erase(segment, info);
+        }
         self.segments.stream[i] = stream;
         self.segments.opened_us[i] = self.now.us;
         self.segments.opened_writes[i] = self.now.writes;
         if let Err(error) = self.device.begin(segment, self.segment_info(segment)) {
-            self.set_needs_erase(segment, true);
-            return Err(error.into());
+            free.needs_erase = true;
+            return Err(error);
         }
         self.counters.metadata_pages += u64::from(self.config.header_pages);
         self.openings += 1;
@@ -67,44 +60,6 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(Head { segment, next, end })
     }
 
-    /// Erases a free segment if it has to be erased before use. Waits first until all that supersedes what it holds is
-    /// known to be durable.
-    pub(crate) fn make_erased(&mut self, segment: SegmentId) -> Result<(), FlashError> {
-        if !self.needs_erase(segment) {
-            return Ok(());
-        }
-        self.device.record(self.freed_seq(segment))?;
-        match self.erase_on_device(segment) {
-            Ok(()) => {
-                self.set_needs_erase(segment, false);
-                self.has_erase_failed = false;
-                self.failed_erases.retain(|(id, _)| *id != segment);
-                Ok(())
-            }
-            Err(error @ (FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. })) => Err(error),
-            Err(error) => Err(self.after_failed_erase(segment, error)),
-        }
-    }
-
-    /// An erase failed and may succeed another time. A segment at which it fails again and again while others can be erased
-    /// has failed for good.
-    #[cold]
-    fn after_failed_erase(&mut self, segment: SegmentId, error: FlashError) -> FlashError {
-        if core::mem::replace(&mut self.has_erase_failed, true) {
-            return error;
-        }
-        let at = self.failed_erases.iter().position(|(id, _)| *id == segment).unwrap_or_else(|| {
-            self.failed_erases.push((segment, 0));
-            self.failed_erases.len() - 1
-        });
-        self.failed_erases[at].1 += 1;
-        if self.failed_erases[at].1 < MAX_FAILED_ERASES {
-            return error;
-        }
-        self.failed_erases.swap_remove(at);
-        FlashError::EraseFailed { segment }
-    }
-
     /// Gives a segment without valid pages free, or retires it. It is erased at once, or, where that needs a sync, before
     /// it is used again: one sync does for all that are free by then.
     pub(crate) fn erase(&mut self, segment: SegmentId) -> Result<(), LogError> {
@@ -116,63 +71,61 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.retire(segment);
             return Ok(());
         }
-        let mut result = Ok(());
-        if !self.device.defers_erases() {
-            match self.erase_on_device(segment) {
-                Ok(()) => {
-                    self.segments.state[i] = State::Free;
-                    self.free.push_back(segment);
-                    return Ok(());
-                }
-                Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
-                    self.retire(segment);
-                    return Ok(());
-                }
-                // It is tried again when the segment is used.
-                Err(FlashError::Io { .. }) => {}
-                Err(error) => result = Err(error.into()),
-            }
-        }
-        self.set_needs_erase(segment, true);
-        self.freed_seq.resize(self.segments.len() as usize, 0);
-        self.freed_seq[i] = self.seq;
         self.segments.state[i] = State::Free;
-        self.free.push_back(segment);
-        result
-    }
-
-    /// Erases a segment and counts it.
-    #[inline(always)]
-    pub(crate) fn erase_on_device(&mut self, segment: SegmentId) -> Result<(), FlashError> {
-        let i = segment.index();
-        // A count that was read from flash may be any.
-        let erases = self.segments.erases[i].saturating_add(1);
-        let total_erases = self.segments.total_erases + u64::from(erases - self.segments.erases[i]);
-        self.device.erase(segment, SegmentInfo { erases, total_erases, ..SegmentInfo::default() })?;
-        self.counters.erases += 1;
-        self.segments.erases[i] = erases;
-        self.segments.total_erases = total_erases;
-        self.segments.max_erases = self.segments.max_erases.max(erases);
+        let info = info_after_erase(&self.segments, segment);
+        let freed_seq = self.device.defers_erases().then_some(self.seq);
+        match self.free.give(&mut self.device, segment, info, freed_seq)? {
+            Freed::Erased => self.count_erase(segment, info),
+            Freed::Waits => {}
+            Freed::Retired => self.note_retired(segment),
+        }
         Ok(())
     }
 
-    /// Erases ahead, in idle time, a segment that was given free since the start and for which no sync is needed. False if
-    /// there is none.
+    /// Erases a segment and counts it.
+    pub(crate) fn erase_on_device(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+        let info = info_after_erase(&self.segments, segment);
+        self.device.erase(segment, info)?;
+        self.count_erase(segment, info);
+        Ok(())
+    }
+
+    #[inline]
+    fn count_erase(&mut self, segment: SegmentId, info: SegmentInfo) {
+        self.counters.erases += 1;
+        self.segments.erases[segment.index()] = info.erases;
+        self.segments.total_erases = info.total_erases;
+        self.segments.max_erases = self.segments.max_erases.max(info.erases);
+    }
+
+    /// Erases ahead, in idle time, a segment that was given free since the start. False if there is none.
     pub(crate) fn erase_ahead(&mut self) -> Result<bool, LogError> {
-        let is_due = |id: &SegmentId| {
-            let freed = self.freed_seq(*id);
-            freed > 0 && self.needs_erase(*id)
-        };
-        let Some(segment) = self.free.iter().copied().find(is_due) else { return Ok(false) };
-        match self.make_erased(segment) {
-            Ok(()) => Ok(true),
-            Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
-                self.free.retain(|id| *id != segment);
-                self.retire(segment);
-                Ok(true)
-            }
-            Err(error) => Err(error.into()),
+        let segments = &self.segments;
+        let erased = self.free.erase_ahead(&mut self.device, |id| info_after_erase(segments, id))?;
+        Ok(erased.map(|(free, is_free)| self.note_erased(free, is_free)).is_some())
+    }
+
+    /// Erases the free segment at this place of the list, if it has to be erased before use. Returns it, or `None` if the
+    /// list ends before.
+    pub(crate) fn erase_free(&mut self, at: usize) -> Result<Option<(SegmentId, bool)>, FlashError> {
+        let segments = &self.segments;
+        let erased = self.free.erase_at(&mut self.device, at, |id| info_after_erase(segments, id))?;
+        Ok(erased.map(|(free, is_free)| self.note_erased(free, is_free)))
+    }
+
+    /// Whether a segment is free and has to be erased before use. O(free segments).
+    pub fn needs_erase(&self, segment: SegmentId) -> bool {
+        self.free.iter().any(|free| free.segment == segment && free.needs_erase)
+    }
+
+    /// Counts what became of a free segment that was to be erased. Returns it, and whether it is still free.
+    fn note_erased(&mut self, free: FreeSegment, is_free: bool) -> (SegmentId, bool) {
+        if !is_free {
+            self.note_retired(free.segment);
+        } else if free.needs_erase {
+            self.count_erase(free.segment, info_after_erase(&self.segments, free.segment));
         }
+        (free.segment, is_free)
     }
 
     /// The page of a stream that is next may hold anything: its program has failed.
@@ -195,19 +148,14 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
         Err(error.into())
     }
+}
 
-    fn freed_seq(&self, segment: SegmentId) -> u64 {
-        self.freed_seq.get(segment.index()).copied().unwrap_or(0)
-    }
-
-    /// Whether a free segment has to be erased before use.
-    #[inline]
-    pub fn needs_erase(&self, segment: SegmentId) -> bool {
-        self.needs_erase.get(segment.index()).is_some_and(|needs_erase| *needs_erase)
-    }
-
-    fn set_needs_erase(&mut self, segment: SegmentId, needs_erase: bool) {
-        self.needs_erase.resize(self.segments.len() as usize, false);
-        self.needs_erase[segment.index()] = needs_erase;
-    }
+/// What holds of a segment once it is erased.
+#[inline]
+fn info_after_erase(segments: &Segments, segment: SegmentId) -> SegmentInfo {
+    // A count that was read from flash may be any.
+    let before = segments.erases[segment.index()];
+    let erases = before.saturating_add(1);
+    let total_erases = segments.total_erases + u64::from(erases - before);
+    SegmentInfo { erases, total_erases, ..SegmentInfo::default() }
 }

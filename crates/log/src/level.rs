@@ -2,7 +2,7 @@ use crate::log::Log;
 use crate::valid::ValidBits;
 use crate::{Client, LogError, Owner};
 use margay_flash::SegmentId;
-use margay_format::Store;
+use margay_format::{FreeSegment, Store};
 use margay_policy::LevelAction;
 
 impl<D: Store, O: Owner> Log<D, O> {
@@ -18,16 +18,15 @@ impl<D: Store, O: Owner> Log<D, O> {
             }
             LevelAction::Relocate(fresh) => {
                 let erases = &self.segments.erases;
-                let worn = self.free.iter().enumerate().max_by_key(|(_, id)| erases[id.index()]);
-                let Some(at) = worn.map(|(at, _)| at) else { return Ok(()) };
-                let Some(to) = self.free.remove(at) else { return Ok(()) };
+                let worn = self.free.iter().max_by_key(|free| erases[free.segment.index()]).map(|free| free.segment);
+                let Some(to) = worn.and_then(|worn| self.free.remove(worn)) else { return Ok(()) };
                 self.move_segment(client, fresh, to)
             }
             LevelAction::Swap { worn, fresh } => {
                 // The exchange goes through a free segment, so that the data is on flash at every moment.
-                let Some(spare) = self.free.pop_front() else { return Ok(()) };
+                let Some(spare) = self.free.pop() else { return Ok(()) };
                 self.move_segment(client, worn, spare)?;
-                self.free.retain(|id| *id != worn);
+                let Some(worn) = self.free.remove(worn) else { return Ok(()) };
                 self.move_segment(client, fresh, worn)
             }
         }
@@ -35,10 +34,15 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// Moves the valid pages of a sealed segment to `to`, an erased segment that is not in the free list, seals that
     /// and erases the source.
-    fn move_segment<C: Client<O>>(&mut self, client: &mut C, from: SegmentId, to: SegmentId) -> Result<(), LogError> {
+    fn move_segment<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        from: SegmentId,
+        mut to: FreeSegment,
+    ) -> Result<(), LogError> {
         self.take(from);
         let stream = self.segments.stream[from.index()];
-        let mut head = self.open_segment(to, stream)?;
+        let mut head = self.open_segment(&mut to, stream)?;
         let mut first = self.geometry.first_page(from).0;
         let end = first + self.geometry.pages_per_segment();
         while first < end {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
 use margay_flash::{FlashError, Geometry, Ppn, ReadStatus, SegmentId};
-use margay_format::{PageInfo, SegmentInfo, Store, U48_MAX};
+use margay_format::{FreeList, FreeSegment, PageInfo, SegmentInfo, Store, U48_MAX};
 use margay_policy::{Content, Hint, Leveling, Now, Placer, Segments, Selection, State, Subject};
 
 /// The open segment of a stream.
@@ -53,7 +53,7 @@ pub struct Log<D, O> {
     pub(crate) heads: Vec<Head>,
     /// The stream of read-only data, behind those of the placement.
     pub(crate) read_only: Option<u8>,
-    pub(crate) free: VecDeque<SegmentId>,
+    pub(crate) free: FreeList,
     /// The segment that is being cleaned.
     pub(crate) victim: Option<SegmentId>,
     /// Valid pages of the victim in the order of a placement that sorts; the next one to copy is the last.
@@ -64,21 +64,10 @@ pub struct Log<D, O> {
     pub(crate) leveling_victim: Option<SegmentId>,
     /// Segments that are retired once they are cleaned.
     pub(crate) retire_queue: Vec<SegmentId>,
-    /// Segments that are used no more.
-    pub(crate) retired: Vec<SegmentId>,
-    /// The list of them on flash lacks some.
+    /// The list of retired segments on flash lacks some.
     pub(crate) retired_changed: bool,
     /// Pages that wait to be rewritten because the ECC had to correct them.
     pub(crate) scrubs: Vec<Ppn>,
-    /// By segment, free ones that have to be erased before use; empty if there never was one.
-    pub(crate) needs_erase: Vec<bool>,
-    /// By segment, the last sequence number when it was given free: what it holds is superseded by pages up to that.
-    /// Empty if erases are not deferred.
-    pub(crate) freed_seq: Vec<u64>,
-    /// Erases of segments that failed for a moment, and how often.
-    pub(crate) failed_erases: Vec<(SegmentId, u8)>,
-    /// The last erase was one of those.
-    pub(crate) has_erase_failed: bool,
     pub(crate) scratch: Vec<u8>,
     pub(crate) counters: Counters,
     pub(crate) now: Now,
@@ -125,6 +114,9 @@ impl<D: Store, O: Owner> Log<D, O> {
         let mut segments = Segments::new(geometry.segments(), data_pages, selection.needs_invalidations());
         segments.state[..config.reserved_segments as usize].fill(State::Reserved);
         placement.reserve(geometry.pages());
+        let mut free = FreeList::default();
+        let erased = (config.reserved_segments..geometry.segments()).map(SegmentId);
+        erased.for_each(|segment| free.push(FreeSegment::erased(segment)));
         let keeps_pages = placement.keeps_pages();
         let is_undivided = placement.streams() == 1 && !keeps_pages;
         let notes_invalidations = selection.needs_invalidations();
@@ -139,19 +131,14 @@ impl<D: Store, O: Owner> Log<D, O> {
             valid: ValidBits::new(geometry.pages()),
             heads: vec![Head::CLOSED; streams as usize],
             read_only: config.read_only_stream.then(|| placement.streams()),
-            free: (config.reserved_segments..geometry.segments()).map(SegmentId).collect(),
+            free,
             victim: None,
             sorted: Vec::with_capacity(if placement.sorts() { data_pages as usize } else { 0 }),
             clean_first: VecDeque::new(),
             leveling_victim: None,
             retire_queue: Vec::new(),
-            retired: Vec::new(),
             retired_changed: false,
             scrubs: Vec::new(),
-            needs_erase: Vec::new(),
-            freed_seq: Vec::new(),
-            failed_erases: Vec::new(),
-            has_erase_failed: false,
             scratch: vec![0; geometry.page_bytes() as usize],
             counters: Counters::new(data_pages),
             now: Now::default(),

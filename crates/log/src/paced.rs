@@ -85,15 +85,20 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// A segment that is in no list is not used any more.
     pub(crate) fn retire(&mut self, segment: SegmentId) {
+        self.free.retire(segment);
+        self.note_retired(segment);
+    }
+
+    /// A segment was retired.
+    pub(crate) fn note_retired(&mut self, segment: SegmentId) {
         self.segments.state[segment.index()] = State::Bad;
         self.counters.retired_segments += 1;
-        self.retired.push(segment);
         self.retired_changed = true;
     }
 
     /// Segments that are used no more because programs or erases of them failed.
     pub fn retired_segments(&self) -> &[SegmentId] {
-        &self.retired
+        self.free.retired()
     }
 
     /// A stream with room for a host write: the one asked for, in a segment that is not the last free one; or any open
@@ -201,27 +206,35 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// The next page that must be on flash before another segment is erased: fills `page` and returns its owner.
-    fn pending<C: Client<O>>(&mut self, client: &mut C, page: &mut [u8]) -> Option<O> {
+    /// The next page that must be on flash before another segment is erased: fills `page` and returns its owner, and whether
+    /// it is the list of retired segments.
+    fn pending<C: Client<O>>(&mut self, client: &mut C, page: &mut [u8]) -> Option<(O, bool)> {
         if self.retired_changed
             && let Some(owner) = client.retired_list()
         {
-            self.retired_changed = false;
-            encode_retired(&self.retired, page);
-            return Some(owner);
+            encode_retired(self.free.retired(), page);
+            return Some((owner, true));
         }
-        client.pending(self.seq, page)
+        client.pending(self.seq, page).map(|owner| (owner, false))
     }
 
-    /// Writes the list of retired segments if it has changed and the pages that the client must have on flash, as far as there is room without cleaning.
+    /// Writes the list of retired segments if it has changed and the pages that the client must have on flash, as far as
+    /// there is room without cleaning. One whose write fails stays pending.
     pub fn write_pending<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
         let mut data = core::mem::take(&mut self.scratch);
         let mut result = Ok(());
         while result.is_ok()
             && self.has_room()
-            && let Some(owner) = self.pending(client, &mut data)
+            && let Some((owner, is_list)) = self.pending(client, &mut data)
         {
+            // More segments may be retired meanwhile.
+            self.retired_changed &= !is_list;
             result = self.write_own(client, owner, &data);
+            match result {
+                Ok(()) if is_list => {}
+                Ok(()) => client.pending_written(owner),
+                Err(_) => self.retired_changed |= is_list,
+            }
         }
         self.scratch = data;
         result

@@ -4,8 +4,8 @@ use crate::log::{Head, Log};
 use crate::{Config, ConfigError, Content, LogError, Owner, Policies};
 use alloc::vec;
 use alloc::vec::Vec;
-use margay_flash::{FlashError, Ppn, SegmentId};
-use margay_format::{PageInfo, SegmentInfo, Store};
+use margay_flash::{Ppn, SegmentId};
+use margay_format::{FreeSegment, PageInfo, SegmentInfo, Store};
 use margay_policy::{Now, State};
 
 /// What is known of a segment.
@@ -71,7 +71,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let mut log = Self::closed(device, config, policies, exported_pages)?;
         log.now = restored.now;
         log.seq = restored.seq;
-        log.retired = restored.retired.clone();
+        restored.retired.iter().for_each(|segment| log.free.retire(*segment));
         log.restore_segments(restored);
         log.restore_pages(restored);
         log.announce(restored);
@@ -79,7 +79,6 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     fn restore_segments(&mut self, restored: &Restored<O>) {
-        self.needs_erase = restored.segments.iter().map(|segment| segment.needs_erase).collect();
         for (i, segment) in restored.segments.iter().enumerate() {
             self.segments.state[i] = segment.state;
             self.segments.erases[i] = segment.erases;
@@ -92,9 +91,13 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
         let is_free = |id: &SegmentId| restored.segments[id.index()].state == State::Free;
         let mut listed = vec![false; restored.segments.len()];
-        self.free = restored.free.iter().copied().filter(is_free).collect();
-        self.free.iter().for_each(|id| listed[id.index()] = true);
-        self.free.extend(self.segments.ids().filter(|id| is_free(id) && !listed[id.index()]));
+        while self.free.pop().is_some() {}
+        for segment in restored.free.iter().copied().chain(self.segments.ids()).filter(is_free) {
+            if !core::mem::replace(&mut listed[segment.index()], true) {
+                let needs_erase = restored.segments[segment.index()].needs_erase;
+                self.free.push(FreeSegment { segment, needs_erase, freed_seq: 0 });
+            }
+        }
     }
 
     fn restore_pages(&mut self, restored: &Restored<O>) {
@@ -175,7 +178,7 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// Segments that are free, in the order of their use.
     pub fn free_list(&self) -> impl Iterator<Item = SegmentId> + '_ {
-        self.free.iter().copied()
+        self.free.iter().map(|free| free.segment)
     }
 
     /// The open segments and where they are filled next.
@@ -197,21 +200,12 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// `None` if there are not enough.
     pub fn reserve_free(&mut self, count: u32) -> Result<Option<Vec<(SegmentId, SegmentInfo)>>, LogError> {
         let mut taken = Vec::new();
-        let candidates: Vec<_> = self.free.iter().copied().collect();
-        for segment in candidates {
-            if taken.len() == count as usize {
-                break;
+        while taken.len() < count as usize
+            && let Some((segment, is_free)) = self.erase_free(taken.len())?
+        {
+            if is_free {
+                taken.push((segment, self.segment_info(segment)));
             }
-            match self.make_erased(segment) {
-                Ok(()) => {}
-                Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {
-                    self.free.retain(|id| *id != segment);
-                    self.retire(segment);
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            }
-            taken.push((segment, self.segment_info(segment)));
         }
         Ok((taken.len() == count as usize).then_some(taken))
     }

@@ -7,7 +7,7 @@ use crate::restore::Restored;
 use crate::{Client, Config, LogError, Owner, Policies};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, SegmentId};
-use margay_format::{Anchor, CheckpointAt, Formatted, Place, Record, Store, Superblock};
+use margay_format::{Anchor, CheckpointAt, Formatted, FreeSegment, Place, Record, Store, Superblock};
 use margay_policy::State;
 
 impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
@@ -29,9 +29,9 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         // What cannot work is refused before anything is erased.
         let mut log = Self::closed(device, config, policies, owners)?;
         log.device.reset_mark()?;
-        for segment in core::mem::take(&mut log.free) {
+        for segment in core::mem::take(&mut log.free).iter().map(|free| free.segment) {
             match log.device.erase_for_format(segment) {
-                Ok(()) => log.free.push_back(segment),
+                Ok(()) => log.free.push(FreeSegment::erased(segment)),
                 Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => log.retire(segment),
                 Err(error) => return Err(error.into()),
             }

@@ -21,8 +21,7 @@ pub struct CheckReport {
     pub mapped_pages: u32,
     /// Pages whose data cannot be read or is not what was written.
     pub unreadable_pages: Vec<(Lpn, String)>,
-    /// Of the damaged pages of the scan, those that a power cut can have torn: the last ones of their segments. What they
-    /// held was never flushed.
+    /// Pages that a power cut can have torn. What they held was never flushed.
     pub torn_pages: Vec<Ppn>,
     /// A count that is wrong.
     pub audit: Option<String>,

@@ -4,13 +4,19 @@ use alloc::vec::Vec;
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 use margay_format::{Formatted, FoundSegment, Store};
 
-/// Those of the damaged pages that a power cut can have torn while they were programmed: each is the last that was
-/// programmed in its segment, and nothing was opened after that segment in its stream, or pages behind it are erased: only a
-/// power cut closes a segment before it is full. What such a page held was never flushed.
+/// Pages that a power cut can have torn while they were programmed; what they held was never flushed.
+///
+/// A device that is cached has a mark, which says what was flushed: they are those that the mount finds behind it. On any
+/// other device they are those of the damaged pages that are the last in their segments, if nothing was opened after that
+/// segment in its stream, or if pages behind it are erased: only a power cut closes a segment before it is full.
 pub(crate) fn torn_pages<F: Flash>(store: &mut Formatted<F>, damaged: &[Ppn]) -> Result<Vec<Ppn>, FlashError> {
-    if store.mark()?.is_some() {
-        // What a power cut left is not among them: it came after the mark.
-        return Ok(Vec::new());
+    let mark = store.mark()?;
+    if mark.is_some() {
+        let mut torn = Vec::new();
+        for segment in (store.layout().reserved_segments..store.geometry().segments()).map(SegmentId) {
+            torn.append(&mut store.scan_segment(segment, mark)?.torn);
+        }
+        return Ok(torn);
     }
     let geometry = *store.geometry();
     let summary_pages = store.layout().summary_pages;

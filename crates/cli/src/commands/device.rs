@@ -145,4 +145,20 @@ impl Flash for Watched {
     fn sync(&mut self) -> Result<(), FlashError> {
         self.device.sync()
     }
+
+    fn is_cached(&self) -> bool {
+        self.device.is_cached()
+    }
+
+    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        self.device.void_page(ppn)
+    }
+
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        self.device.mark()
+    }
+
+    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+        self.device.set_mark(mark)
+    }
 }

@@ -4,7 +4,7 @@ use crate::args::FsCommand;
 use crate::args::{FsPolicyArgs, RepairArgs};
 use crate::commands::device::{FILES_MEMORY, Watched};
 use crate::commands::format::on_image;
-use crate::commands::inspect::{damaged_page, problems};
+use crate::commands::inspect::{print_damaged, problems, really_damaged};
 use crate::commands::repair::Repaired;
 use crate::commands::{fs_copy as copying, fs_list as listing};
 use crate::failure::{Failure, of_volume};
@@ -258,9 +258,9 @@ fn check_image(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
         found.pages,
         found.scan.reads
     );
-    found.scan.damaged.iter().for_each(|ppn| println!("{}", damaged_page(*ppn, &found.torn_pages)));
+    print_damaged(&found.scan.damaged, &found.torn_pages);
     found.problems.iter().for_each(|problem| println!("{problem}"));
-    let damaged = found.scan.damaged.len() - found.torn_pages.len();
+    let damaged = really_damaged(&found.scan.damaged, &found.torn_pages).count();
     let count = found.problems.len() + damaged;
     if count == 0 {
         println!("clean{how}");

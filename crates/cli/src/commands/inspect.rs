@@ -144,9 +144,7 @@ pub fn check(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
     drop(progress);
     println!("all segments scanned: {} reads, {} pages hold data", report.scan.reads, report.mapped_pages);
     println!("clean stop: {}", if report.has_checkpoint { "yes, with a checkpoint" } else { "no" });
-    for ppn in &report.scan.damaged {
-        println!("{}", damaged_page(*ppn, &report.torn_pages));
-    }
+    print_damaged(&report.scan.damaged, &report.torn_pages);
     for lpn in &report.differing_pages {
         println!("page {lpn} of the disk: the checkpoint and the segments disagree about its location");
     }
@@ -176,15 +174,18 @@ pub fn check(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
     }
 }
 
-/// What is said of a page that was programmed and cannot be read.
-pub fn damaged_page(ppn: Ppn, torn: &[Ppn]) -> String {
-    let what = "it was programmed, but its tag and data fail their checks";
-    if torn.contains(&ppn) {
-        format!(
-            "torn page {ppn}: the last one of its segment: {what}; a power cut while it is programmed does this, and then nothing flushed was on it"
-        )
-    } else {
-        format!("damaged page {ppn}: {what}; what it held is lost")
+/// The damaged pages that no power cut can have torn.
+pub fn really_damaged<'a>(damaged: &'a [Ppn], torn: &'a [Ppn]) -> impl Iterator<Item = Ppn> + 'a {
+    damaged.iter().copied().filter(|ppn| !torn.contains(ppn))
+}
+
+/// Prints which pages were programmed and cannot be read.
+pub fn print_damaged(damaged: &[Ppn], torn: &[Ppn]) {
+    for ppn in really_damaged(damaged, torn) {
+        println!("damaged page {ppn}: it was programmed, but its tag and data fail their checks; what it held is lost");
+    }
+    for ppn in torn {
+        println!("torn page {ppn}: a power cut while it was programmed does this, and then nothing flushed was on it");
     }
 }
 

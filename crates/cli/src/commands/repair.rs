@@ -1,6 +1,7 @@
 //! The image that a repair writes, and what is said of what it gave up.
 
 use super::format::check_room;
+use super::inspect::really_damaged;
 use crate::args::RepairArgs;
 use crate::failure::{Failure, of_image, of_volume};
 use crate::output::shown;
@@ -56,7 +57,7 @@ impl Repaired {
             let bytes = text_of(std::slice::from_ref(&range));
             println!("given up: page {lpn} of the disk (bytes {bytes}): {error}; it reads as zeros in {name}");
         }
-        let unknown: Vec<_> = report.scan.damaged.iter().filter(|ppn| !report.torn_pages.contains(ppn)).collect();
+        let unknown: Vec<_> = really_damaged(&report.scan.damaged, &report.torn_pages).collect();
         for ppn in &unknown {
             println!(
                 "given up: what was on page {ppn} of the flash; a page of the disk may be as it was before, or untrimmed"

@@ -21,8 +21,11 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Kinds of images: with a spare area, byte-programmable, in pairs of pages.
-const KINDS: [&[&str]; 3] =
-    [&["-p", "m1", "--export", "3M"], &["--nor", "--export", "3M"], &["--spare-bytes", "16", "--export", "1M"]];
+const KINDS: [&[&str]; 3] = [
+    &["-p", "m1", "--export", "3M"],
+    &["--nor", "--export", "3M"],
+    &["--pair-pages", "--spare-bytes", "16", "--export", "1M"],
+];
 
 fn from_environment(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |value| value.parse().expect("a number"))

@@ -1,6 +1,6 @@
 //! Calls of the device that fail for a moment, under a file system.
 
-use super::model::{Oracle, Step, Tried, apply, object, run, script};
+use super::model::{Oracle, Step, Tried, apply, run, script};
 use super::{FileSystem, PAGE_BYTES, Setup, Trial};
 use crate::device::{Host, draw};
 use crate::trouble::{Manners, Refusal, Troubled, Troubles, Watch, insist, trouble};
@@ -56,7 +56,11 @@ fn read_one(fs: &mut Files<'_>, oracle: &Oracle, watch: &mut Watch, number: u64)
     let (path, (_, id)) = files[draw(number, 3) as usize % files.len()];
     let content = oracle.content(*id);
     let mut data = vec![0; content.len() + 1];
-    let file = object(fs, path);
+    let Ok(attributes) = fs.resolve(path) else {
+        let name = String::from_utf8_lossy(path);
+        return Err(format!("a name is gone while the store lives: {name} of file {id}"));
+    };
+    let file = attributes.object;
     let read = insist(fs, watch, 0, host, |fs| fs.read(file, 0, &mut data).map_err(refused))?;
     if read.is_some_and(|len| data[..len] != content[..]) {
         return Err(format!("file {id} holds something else while the store lives"));

@@ -73,6 +73,13 @@ pub(super) struct Tried {
     files: BTreeMap<u32, usize>,
 }
 
+impl Tried {
+    /// All versions together.
+    pub fn len(&self) -> usize {
+        self.trees + self.files.values().sum::<usize>()
+    }
+}
+
 fn path(d: u8, n: u8) -> Vec<u8> {
     let mut path = if d == 0 { Vec::new() } else { vec![b'/', b'C' + d] };
     path.extend([b'/', b'a' + n]);

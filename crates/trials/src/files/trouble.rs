@@ -1,6 +1,6 @@
 //! Calls of the device that fail for a moment, under a file system.
 
-use super::model::{Oracle, Step, Tried, apply, object, run, script};
+use super::model::{Oracle, Step, Tried, apply, run, script};
 use super::{FileSystem, PAGE_BYTES, Setup, Trial};
 use crate::device::{Host, draw};
 use crate::trouble::{Manners, Refusal, Troubled, Troubles, Watch, insist, trouble};
@@ -56,7 +56,11 @@ fn read_one(fs: &mut Files<'_>, oracle: &Oracle, watch: &mut Watch, number: u64)
     let (path, (_, id)) = files[draw(number, 3) as usize % files.len()];
     let content = oracle.content(*id);
     let mut data = vec![0; content.len() + 1];
-    let file = object(fs, path);
+    let Ok(attributes) = fs.resolve(path) else {
+        let name = String::from_utf8_lossy(path);
+        return Err(format!("a name is gone while the store lives: {name} of file {id}"));
+    };
+    let file = attributes.object;
     let read = insist(fs, watch, 0, host, |fs| fs.read(file, 0, &mut data).map_err(refused))?;
     if read.is_some_and(|len| data[..len] != content[..]) {
         return Err(format!("file {id} holds something else while the store lives"));
@@ -85,6 +89,7 @@ impl Troubled for Trial {
             oracle.operations += 1;
             let before = oracle.clone();
             let mut tries = 0;
+            let mut furthest: Option<Oracle> = None;
             let done = insist(&mut fs, watch, manners.retries, host, |fs| {
                 *oracle = before.clone();
                 tries += 1;
@@ -93,10 +98,21 @@ impl Troubled for Trial {
                     Ok(()) | Err(FsError::NoSpace) => Ok(()),
                     // An error says nothing of the effect: the first try may have done it.
                     Err(FsError::Exists | FsError::NotFound) if tries > 1 => Ok(()),
-                    Err(error) => Err(refused(error)),
+                    Err(error) => {
+                        let len = |oracle: &Oracle| oracle.tried_since(&before).len();
+                        if furthest.as_ref().is_none_or(|furthest| len(furthest) < len(oracle)) {
+                            furthest = Some(oracle.clone());
+                        }
+                        Err(refused(error))
+                    }
                 }
             })?;
-            if done.is_none() {
+            // An earlier try may have done what a later one was refused for want of room.
+            let is_unsure = done.is_none() || furthest.is_some() && oracle.tried_since(&before).len() == 0;
+            if is_unsure && let Some(furthest) = furthest {
+                *oracle = furthest;
+            }
+            if is_unsure {
                 gave_up = Some(oracle.tried_since(&before));
                 break;
             }

@@ -143,7 +143,18 @@ impl<D: Store, O: Owner> Log<D, O> {
         if matches!(error, FlashError::ProgramFailed { .. }) {
             return self.retire_head(stream);
         }
-        if self.device.was_begun(Ppn(self.heads[stream as usize].next)) {
+        let head = self.heads[stream as usize];
+        if !self.device.was_begun(Ppn(head.next)) {
+            return Err(error.into());
+        }
+        let first = self.geometry.first_page(head.segment).0 + self.config.header_pages;
+        if head.next == first && !self.device.defers_erases() {
+            // On a chip a mount takes a segment for empty whose first page is.
+            self.heads[stream as usize] = Head::CLOSED;
+            self.seal(head)?;
+            self.take(head.segment);
+            self.erase(head.segment)?;
+        } else {
             self.spend_page(stream);
         }
         Err(error.into())

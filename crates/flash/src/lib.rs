@@ -102,6 +102,44 @@ pub trait Flash {
     }
 }
 
+/// Passes calls of a layer on to the device in one of its fields: `pass_on!(device: sync, is_cached)` in its
+/// `impl Flash`. A layer that forgets one of them would change what the device is, so it lists all that it does not change
+/// itself.
+#[macro_export]
+macro_rules! pass_on {
+    ($device:ident: $($name:ident),+) => { $($crate::pass_on!(@ $device $name);)+ };
+    (@ $device:ident has_payload) => {
+        fn has_payload(&self) -> bool {
+            self.$device.has_payload()
+        }
+    };
+    (@ $device:ident sync) => {
+        fn sync(&mut self) -> Result<(), $crate::FlashError> {
+            self.$device.sync()
+        }
+    };
+    (@ $device:ident is_cached) => {
+        fn is_cached(&self) -> bool {
+            self.$device.is_cached()
+        }
+    };
+    (@ $device:ident void_page) => {
+        fn void_page(&mut self, ppn: $crate::Ppn) -> Result<(), $crate::FlashError> {
+            self.$device.void_page(ppn)
+        }
+    };
+    (@ $device:ident mark) => {
+        fn mark(&mut self) -> Result<Option<u64>, $crate::FlashError> {
+            self.$device.mark()
+        }
+    };
+    (@ $device:ident set_mark) => {
+        fn set_mark(&mut self, mark: Option<u64>) -> Result<(), $crate::FlashError> {
+            self.$device.set_mark(mark)
+        }
+    };
+}
+
 /// What points to a device is one.
 macro_rules! forward {
     ($($pointer:ty),*) => {$(

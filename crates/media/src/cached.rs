@@ -276,10 +276,6 @@ impl<F: Damage> Flash for Cached<F> {
         self.write(first..first + bytes.len(), false, |device| device.program_part(ppn, offset_bytes, bytes))
     }
 
-    fn has_payload(&self) -> bool {
-        self.device.has_payload()
-    }
-
     fn sync(&mut self) -> Result<(), FlashError> {
         let is_cut = self.begin()?;
         self.syncs += 1;
@@ -331,6 +327,8 @@ impl<F: Damage> Flash for Cached<F> {
         }
         if is_cut { Err(FlashError::PowerLost) } else { result }
     }
+
+    margay_flash::pass_on!(device: has_payload);
 }
 
 /// What is changed is read from then on, and gone after a crash.

@@ -161,29 +161,7 @@ impl<F: Flash> Flash for Faults<F> {
         self.device.program_part(ppn, offset_bytes, bytes)
     }
 
-    fn has_payload(&self) -> bool {
-        self.device.has_payload()
-    }
-
-    fn sync(&mut self) -> Result<(), FlashError> {
-        self.device.sync()
-    }
-
-    fn is_cached(&self) -> bool {
-        self.device.is_cached()
-    }
-
-    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
-        self.device.void_page(ppn)
-    }
-
-    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
-        self.device.mark()
-    }
-
-    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
-        self.device.set_mark(mark)
-    }
+    margay_flash::pass_on!(device: has_payload, sync, is_cached, void_page, mark, set_mark);
 }
 
 impl<F: Damage> Damage for Faults<F> {

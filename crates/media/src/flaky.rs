@@ -178,20 +178,12 @@ impl<F: Damage> Flash for Flaky<F> {
         Err(error)
     }
 
-    fn has_payload(&self) -> bool {
-        self.device.has_payload()
-    }
-
     fn sync(&mut self) -> Result<(), FlashError> {
         let Some((effect, error)) = self.begin(Call::Sync) else { return self.device.sync() };
         if effect == Effect::Done {
             self.device.sync()?;
         }
         Err(error)
-    }
-
-    fn is_cached(&self) -> bool {
-        self.device.is_cached()
     }
 
     fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
@@ -224,6 +216,8 @@ impl<F: Damage> Flash for Flaky<F> {
         }
         Err(error)
     }
+
+    margay_flash::pass_on!(device: has_payload, is_cached);
 }
 
 impl<F: Damage> Damage for Flaky<F> {

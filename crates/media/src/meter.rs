@@ -71,10 +71,6 @@ impl<F: Flash> Flash for Meter<F> {
         self.device.erase(segment)
     }
 
-    fn has_payload(&self) -> bool {
-        self.device.has_payload()
-    }
-
     fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
         self.operations.part_reads += 1;
         self.operations.read_bytes += bytes.len() as u64;
@@ -86,23 +82,5 @@ impl<F: Flash> Flash for Meter<F> {
         self.device.program_part(ppn, offset_bytes, bytes)
     }
 
-    fn sync(&mut self) -> Result<(), FlashError> {
-        self.device.sync()
-    }
-
-    fn is_cached(&self) -> bool {
-        self.device.is_cached()
-    }
-
-    fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
-        self.device.void_page(ppn)
-    }
-
-    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
-        self.device.mark()
-    }
-
-    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
-        self.device.set_mark(mark)
-    }
+    margay_flash::pass_on!(device: has_payload, sync, is_cached, void_page, mark, set_mark);
 }

@@ -249,21 +249,11 @@ impl<F: Damage> Flash for PowerCut<F> {
         if self.is_off { Err(FlashError::PowerLost) } else { self.device.sync() }
     }
 
-    fn is_cached(&self) -> bool {
-        self.device.is_cached()
-    }
-
     fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
         if self.is_off { Err(FlashError::PowerLost) } else { self.device.void_page(ppn) }
     }
 
-    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
-        self.device.mark()
-    }
-
-    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
-        self.device.set_mark(mark)
-    }
+    margay_flash::pass_on!(device: is_cached, mark, set_mark);
 }
 
 impl<F: Damage> Damage for PowerCut<F> {

@@ -85,10 +85,6 @@ impl<F: Flash> Flash for Strict<F> {
         Ok(())
     }
 
-    fn has_payload(&self) -> bool {
-        self.device.has_payload()
-    }
-
     fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
         check_part(self.device.geometry(), ppn, offset_bytes, bytes.len())?;
         self.device.read_part(ppn, offset_bytes, bytes)
@@ -104,14 +100,6 @@ impl<F: Flash> Flash for Strict<F> {
         self.device.program_part(ppn, offset_bytes, bytes)
     }
 
-    fn sync(&mut self) -> Result<(), FlashError> {
-        self.device.sync()
-    }
-
-    fn is_cached(&self) -> bool {
-        self.device.is_cached()
-    }
-
     fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
         let geometry = self.device.geometry();
         check_page(geometry, ppn, 0, 0)?;
@@ -120,13 +108,7 @@ impl<F: Flash> Flash for Strict<F> {
         self.device.void_page(ppn)
     }
 
-    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
-        self.device.mark()
-    }
-
-    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
-        self.device.set_mark(mark)
-    }
+    margay_flash::pass_on!(device: has_payload, sync, is_cached, mark, set_mark);
 }
 
 #[cfg(test)]

@@ -278,6 +278,10 @@ impl Flash for ImageFlash {
             if mark < image.marks[0].max(image.marks[1]) {
                 image.write_mark(0, None)?;
                 image.write_mark(1, None)?;
+                if mark.is_none() {
+                    // No mark keeps up with what is done from now on, so the old one must be gone before it.
+                    image.file.sync_data()?;
+                }
             }
             if mark.is_none() {
                 return Ok(());

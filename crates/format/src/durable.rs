@@ -1,4 +1,4 @@
-//! What is durable of a device that is cached: the order of erases and syncs (FORMAT.md, "Order").
+//! What is durable of a device that is cached: the order of erases and syncs (FORMAT.md, "The mark, and what is in doubt").
 
 use crate::crc::crc32c;
 use crate::formatted::Formatted;
@@ -195,11 +195,6 @@ impl<F: Flash> Formatted<F> {
         Ok(())
     }
 
-    /// Whether [`Formatted::record_durable`] has nothing to wait for.
-    pub(crate) fn is_recorded(&self, seq: u64) -> bool {
-        !self.durable.is_cached || self.durable.recorded >= seq
-    }
-
     /// The first thing that is written to a device that was used before: makes durable what was found on it up to the
     /// sequence number `seq`, and makes the `void` pages, which were found and do not count, void for good.
     pub fn settle(&mut self, seq: u64, void: &[Ppn]) -> Result<(), FlashError> {
@@ -216,10 +211,12 @@ impl<F: Flash> Formatted<F> {
         self.wait_for_device()
     }
 
-    /// Nothing is left to be done in a segment that is erased.
-    pub(crate) fn forget_given_up(&mut self, segment: SegmentId) {
+    /// Nothing of what was done in a segment matters once it is erased.
+    pub(crate) fn forget_pages_of(&mut self, segment: SegmentId) {
         let geometry = self.geometry;
-        self.durable.given_up.retain(|ppn| geometry.segment_of(*ppn) != segment);
+        let is_elsewhere = |ppn: &Ppn| geometry.segment_of(*ppn) != segment;
+        self.durable.given_up.retain(is_elsewhere);
+        self.durable.begun = self.durable.begun.filter(is_elsewhere);
     }
 
     /// Says that a device that is being formatted holds nothing.

@@ -341,10 +341,6 @@ impl<F: Flash> Store for Formatted<F> {
         self.record_durable(seq)
     }
 
-    fn is_recorded(&self, seq: u64) -> bool {
-        Self::is_recorded(self, seq)
-    }
-
     fn has_just_failed(&self) -> bool {
         self.durable.has_just_failed()
     }
@@ -365,7 +361,7 @@ impl<F: Flash> Formatted<F> {
         self.durable.check()?;
         self.durable.touch();
         self.device.erase(segment)?;
-        self.forget_given_up(segment);
+        self.forget_pages_of(segment);
         if self.layout.place == Place::Table {
             let mut mark = [0; OPENED_AT as usize];
             let mut rest = &mut mark[..];

@@ -96,16 +96,16 @@ impl<F: Flash> Formatted<F> {
     /// page.
     pub fn scan_segment(&mut self, segment: SegmentId, mark: Option<u64>) -> Result<FoundSegment, FlashError> {
         let mut found = FoundSegment { next: self.geometry.first_page(segment), ..FoundSegment::default() };
-        match (self.layout.place, mark) {
-            (Place::Spare, Some(mark)) => {
-                let last = self.geometry.first_page(segment).0 + self.geometry.pages_per_segment() - 1;
-                match self.see(last, &mut found)? {
-                    Seen::Tag(tag) if tag.page.seq <= mark => self.scan_spare(segment, &mut found)?,
-                    _ => self.scan_every_page(segment, mark, &mut found)?,
-                }
+        if self.layout.place == Place::Table {
+            self.scan_table(segment, mark, &mut found)?;
+            return Ok(found);
+        }
+        let last = self.see(self.geometry.first_page(segment).0 + self.geometry.pages_per_segment() - 1, &mut found)?;
+        match mark {
+            Some(mark) if !matches!(&last, Seen::Tag(tag) if tag.page.seq <= mark) => {
+                self.scan_every_page(segment, mark, &mut found)?;
             }
-            (Place::Spare, None) => self.scan_spare(segment, &mut found)?,
-            (Place::Table, mark) => self.scan_table(segment, mark, &mut found)?,
+            _ => self.scan_spare(segment, last, &mut found)?,
         }
         Ok(found)
     }
@@ -159,12 +159,12 @@ impl<F: Flash> Formatted<F> {
         })
     }
 
-    fn scan_spare(&mut self, segment: SegmentId, found: &mut FoundSegment) -> Result<(), FlashError> {
+    /// `seen` is what was just read of the last page.
+    fn scan_spare(&mut self, segment: SegmentId, mut seen: Seen, found: &mut FoundSegment) -> Result<(), FlashError> {
         let first = self.geometry.first_page(segment).0;
         let last = first + self.geometry.pages_per_segment() - 1;
         // The last programmed page, found by halving unless the segment is full. What was read of it is kept.
         let (mut low, mut high) = (last, last);
-        let mut seen = self.see(last, found)?;
         if matches!(seen, Seen::Erased) {
             low = first;
             seen = self.see(first, found)?;

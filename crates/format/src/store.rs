@@ -64,11 +64,6 @@ pub trait Store {
 
     /// Nothing is programmed any more: what is in memory is not what is on flash.
     fn stop_writing(&mut self) {}
-
-    /// Whether [`Store::record`] has nothing to wait for.
-    fn is_recorded(&self, _seq: u64) -> bool {
-        true
-    }
 }
 
 /// A device whose pages carry no information: for measurement. Header and summary pages are left blank.

@@ -3,7 +3,7 @@
 
 use crate::log::{Head, Log};
 use crate::{Client, Content, Hint, LogError, Owner, Progress};
-use margay_flash::{Ppn, SegmentId};
+use margay_flash::{FlashError, Ppn, SegmentId};
 use margay_format::{PageInfo, Store, encode_retired};
 use margay_policy::State;
 
@@ -185,6 +185,14 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// Works in idle time: rewrites a page that the ECC had to correct, else cleans at most `budget_pages` pages, until
     /// one segment more than the high-water mark is free. False if there is nothing to do.
     pub fn idle_step<C: Client<O>>(&mut self, client: &mut C, budget_pages: u32) -> Result<bool, LogError> {
+        match self.idle_work(client, budget_pages) {
+            // Whoever writes is told; in idle time there is nothing left to be done.
+            Err(LogError::Flash(FlashError::Stopped)) => Ok(false),
+            result => result,
+        }
+    }
+
+    fn idle_work<C: Client<O>>(&mut self, client: &mut C, budget_pages: u32) -> Result<bool, LogError> {
         while let Some(ppn) = self.scrubs.pop() {
             // It may have been overwritten or moved since.
             if self.owner(ppn).is_some_and(|owner| client.locate(owner) == Some(ppn)) {

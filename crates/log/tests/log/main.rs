@@ -1,5 +1,6 @@
 //! The log alone, under the simplest client: a list of places.
 
+mod cached;
 mod capacity;
 mod cleaning;
 mod client;

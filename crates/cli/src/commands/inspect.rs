@@ -143,6 +143,12 @@ pub fn check(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
     let report = check_volume(&mut device).map_err(|error| of_volume(image, &error))?;
     drop(progress);
     println!("all segments scanned: {} reads, {} pages hold data", report.scan.reads, report.mapped_pages);
+    let (verified, rolled_back) = (report.scan.verified, report.scan.rolled_back);
+    if verified + rolled_back > 0 {
+        println!(
+            "programmed after the last sync that is known: {verified} pages count, {rolled_back} do not, because they or pages before them are not whole"
+        );
+    }
     println!("clean stop: {}", if report.has_checkpoint { "yes, with a checkpoint" } else { "no" });
     print_damaged(&report.scan.damaged, &report.torn_pages);
     for lpn in &report.differing_pages {

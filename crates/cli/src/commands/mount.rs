@@ -2,6 +2,7 @@ use crate::args::MountArgs;
 use crate::commands::device::{FILES_MEMORY, Watched};
 use crate::commands::files::report_problems;
 use crate::failure::{Failure, of_image, of_mount, of_volume};
+use crate::logging::Log;
 use margay_fuse::{MountOptions, mount};
 use margay_media::ImageFlash;
 use margay_volume::{AnyFlash, FilesOpenOptions, open_files};
@@ -12,7 +13,7 @@ const METRICS_START: &[u8] = b"# HELP margay_";
 
 pub fn run(args: &MountArgs) -> Result<(), Failure> {
     let level = if args.verbose { tracing::Level::INFO } else { tracing::Level::WARN };
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).init();
+    let _log = Log::start(level)?;
     if let Some(path) = &args.metrics {
         check_metrics(path)?;
     }

@@ -77,6 +77,18 @@ pub trait Flash {
         Ok(())
     }
 
+    /// Begins to make durable what was done so far, without waiting for it where the device can do so: reads, programs and
+    /// erases may follow before it has ended. [`Flash::end_sync`] says how it ended. By default it is [`Flash::sync`].
+    fn begin_sync(&mut self) -> Result<(), FlashError> {
+        self.sync()
+    }
+
+    /// Whether the sync that was begun last has ended, and everything done before it began survives a power cut; with
+    /// `wait`, returns when it has. An error is as one of [`Flash::sync`].
+    fn end_sync(&mut self, _wait: bool) -> Result<bool, FlashError> {
+        Ok(true)
+    }
+
     /// Whether what was done since the last [`Flash::sync`] may be on flash in part and in any order after a power cut,
     /// as with a file that a host caches. False for a chip, of which a power cut interrupts the last operation only.
     fn is_cached(&self) -> bool {
@@ -116,6 +128,12 @@ macro_rules! pass_on {
     (@ $device:ident sync) => {
         fn sync(&mut self) -> Result<(), $crate::FlashError> {
             self.$device.sync()
+        }
+        fn begin_sync(&mut self) -> Result<(), $crate::FlashError> {
+            self.$device.begin_sync()
+        }
+        fn end_sync(&mut self, wait: bool) -> Result<bool, $crate::FlashError> {
+            self.$device.end_sync(wait)
         }
     };
     (@ $device:ident is_cached) => {
@@ -167,6 +185,12 @@ macro_rules! forward {
             }
             fn sync(&mut self) -> Result<(), FlashError> {
                 (**self).sync()
+            }
+            fn begin_sync(&mut self) -> Result<(), FlashError> {
+                (**self).begin_sync()
+            }
+            fn end_sync(&mut self, wait: bool) -> Result<bool, FlashError> {
+                (**self).end_sync(wait)
             }
             fn is_cached(&self) -> bool {
                 (**self).is_cached()

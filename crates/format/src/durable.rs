@@ -11,6 +11,8 @@ use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 /// A sync is forced when this many pages were programmed since the last one that is marked, so that a mount has a
 /// bounded number of pages to verify.
 const MAX_UNMARKED: u64 = 4096;
+/// One is begun when it is this many.
+const SOON_UNMARKED: u64 = MAX_UNMARKED / 2;
 /// Reads of a page before an error of the host, or a wrong checksum, counts as one.
 const READ_TRIES: u32 = 3;
 /// So many failed programs one after the other stop all writing.
@@ -28,6 +30,8 @@ pub(crate) struct Durable {
     marked: u64,
     /// The mark that is known to be on flash.
     recorded: u64,
+    /// The sync that was begun and is not known to have ended.
+    under_way: Option<UnderWay>,
     /// Pages whose programs failed, so that anything may be in them. They are made void before the next sync: a page
     /// that is older than the mark is believed.
     given_up: Vec<Ppn>,
@@ -35,6 +39,15 @@ pub(crate) struct Durable {
     failures: u32,
     /// The page whose program was begun last.
     begun: Option<Ppn>,
+}
+
+/// A sync that was begun.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    /// The sequence number of the last program before it.
+    seq: u64,
+    /// The mark that was given to the device before it.
+    marked: u64,
 }
 
 impl Durable {
@@ -88,9 +101,14 @@ impl Durable {
         self.begun == Some(ppn)
     }
 
-    /// Whether a mark is due before the program `seq`.
-    pub fn is_mark_due(&self, seq: u64) -> bool {
-        self.is_cached && seq > self.marked + MAX_UNMARKED
+    /// Whether it is known to be on flash that everything up to this sequence number is durable.
+    pub fn is_recorded(&self, seq: u64) -> bool {
+        !self.is_cached || self.recorded >= seq
+    }
+
+    /// Programs since the last mark, if marks are kept and the program `seq` comes next.
+    pub fn unmarked(&self, seq: u64) -> u64 {
+        if self.is_cached { seq.saturating_sub(self.marked + 1) } else { 0 }
     }
 }
 
@@ -148,10 +166,8 @@ impl<F: Flash> Formatted<F> {
     /// is known of what was done since the last sync.
     pub(crate) fn sync_device(&mut self) -> Result<(), FlashError> {
         self.durable.check()?;
-        while let Some(ppn) = self.durable.given_up.last().copied() {
-            self.void(ppn)?;
-            self.durable.given_up.pop();
-        }
+        self.end_sync(true)?;
+        self.void_given_up()?;
         if self.durable.is_dirty || !self.durable.is_cached {
             self.wait_for_device()?;
         }
@@ -162,14 +178,59 @@ impl<F: Flash> Formatted<F> {
         Ok(())
     }
 
-    fn wait_for_device(&mut self) -> Result<(), FlashError> {
-        if let Err(error) = self.device.sync() {
-            self.durable.is_stopped = true;
-            return Err(error);
+    /// Sees to it, before the program `seq`, that a mount has a bounded number of pages to verify.
+    pub(crate) fn keep_mark(&mut self, seq: u64) -> Result<(), FlashError> {
+        match self.durable.unmarked(seq) {
+            ..SOON_UNMARKED => Ok(()),
+            ..MAX_UNMARKED => self.begin_sync(),
+            _ => self.sync_device(),
         }
-        self.durable.is_dirty = false;
-        self.durable.recorded = self.durable.marked;
+    }
+
+    fn void_given_up(&mut self) -> Result<(), FlashError> {
+        while let Some(ppn) = self.durable.given_up.last().copied() {
+            self.void(ppn)?;
+            self.durable.given_up.pop();
+        }
         Ok(())
+    }
+
+    fn wait_for_device(&mut self) -> Result<(), FlashError> {
+        let marked = self.durable.marked;
+        self.device.sync().inspect_err(|_| self.durable.stop())?;
+        (self.durable.is_dirty, self.durable.recorded) = (false, marked);
+        Ok(())
+    }
+
+    /// Begins to make durable what was done so far, and its mark, unless a sync is under way.
+    pub(crate) fn begin_sync(&mut self) -> Result<(), FlashError> {
+        self.durable.check()?;
+        if !self.durable.is_cached || !self.end_sync(false)? {
+            return Ok(());
+        }
+        if self.void_given_up().is_err() {
+            // Nothing waits for it yet. The next one tries again.
+            return Ok(());
+        }
+        self.device.begin_sync().inspect_err(|_| self.durable.stop())?;
+        self.durable.under_way = Some(UnderWay { seq: self.last_seq, marked: self.durable.marked });
+        self.durable.is_dirty = false;
+        Ok(())
+    }
+
+    /// Whether no sync is under way any more, which is waited for with `wait`.
+    pub(crate) fn end_sync(&mut self, wait: bool) -> Result<bool, FlashError> {
+        self.durable.check()?;
+        let Some(begun) = self.durable.under_way else { return Ok(true) };
+        if !self.device.end_sync(wait).inspect_err(|_| self.durable.stop())? {
+            return Ok(false);
+        }
+        (self.durable.under_way, self.durable.recorded) = (None, begun.marked);
+        if begun.seq > self.durable.marked {
+            // As after a sync that was waited for.
+            let _ = self.set_mark(begun.seq);
+        }
+        Ok(true)
     }
 
     fn set_mark(&mut self, mark: u64) -> Result<(), FlashError> {
@@ -182,7 +243,12 @@ impl<F: Flash> Formatted<F> {
     /// may be erased that a page up to `seq` has superseded: a mount believes later pages only as far as all of those
     /// before them are there.
     pub(crate) fn record_durable(&mut self, seq: u64) -> Result<(), FlashError> {
-        if !self.durable.is_cached || self.durable.recorded >= seq {
+        if self.durable.is_recorded(seq) {
+            return Ok(());
+        }
+        // The one that is under way may do.
+        self.end_sync(true)?;
+        if self.durable.is_recorded(seq) {
             return Ok(());
         }
         self.sync_device()?;

@@ -209,8 +209,8 @@ impl<F: Flash> Formatted<F> {
             return Err(FlashError::NumbersSpent { ppn });
         }
         self.durable.check()?;
-        if kind == Kind::Data && self.durable.is_mark_due(page.seq) {
-            self.sync_device()?;
+        if kind == Kind::Data {
+            self.keep_mark(page.seq)?;
         }
         let segment = self.geometry.segment_of(ppn);
         let at = self.filling.iter().position(|filling| filling.segment == segment);
@@ -339,6 +339,15 @@ impl<F: Flash> Store for Formatted<F> {
 
     fn record(&mut self, seq: u64) -> Result<(), FlashError> {
         self.record_durable(seq)
+    }
+
+    fn is_recorded(&mut self, seq: u64) -> bool {
+        // An error is told to whoever needs the sync.
+        self.durable.is_recorded(seq) || (self.end_sync(false).is_ok() && self.durable.is_recorded(seq))
+    }
+
+    fn begin_sync(&mut self) -> Result<(), FlashError> {
+        Formatted::begin_sync(self)
     }
 
     fn has_just_failed(&self) -> bool {

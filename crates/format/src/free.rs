@@ -145,12 +145,26 @@ impl FreeList {
             }
             _ => self.push(FreeSegment { segment, needs_erase, freed_seq: freed_seq.unwrap_or(0) }),
         }
+        if freed_seq.is_some() {
+            self.sync_ahead(store)?;
+        }
         match erased {
             Ok(true) => Ok(Freed::Erased),
             // It is tried again when the segment is used.
             Ok(false) | Err(FlashError::Io { .. }) => Ok(Freed::Waits),
             Err(error) => Err(error),
         }
+    }
+
+    /// Begins a sync when half of the free segments wait for one, so that those that are used next need not wait.
+    fn sync_ahead<D: Store>(&self, store: &mut D) -> Result<(), FlashError> {
+        if 2 * self.ready(store) <= self.len() { store.begin_sync() } else { Ok(()) }
+    }
+
+    /// Number of segments that need not wait for a sync before they are used.
+    pub fn ready<D: Store>(&self, store: &mut D) -> usize {
+        let is_ready = |free: &&FreeSegment| !free.needs_erase || store.is_recorded(free.freed_seq);
+        self.queue.iter().filter(is_ready).count()
     }
 
     /// Erases a segment that was taken out of the list, if it has to be erased before use; whether it had to. Waits first

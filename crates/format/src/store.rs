@@ -57,6 +57,17 @@ pub trait Store {
         Ok(())
     }
 
+    /// Whether [`Store::record`] returns at once.
+    fn is_recorded(&mut self, _seq: u64) -> bool {
+        true
+    }
+
+    /// Begins to make durable what was done so far, if it is not by itself and nothing of the kind is under way, so that
+    /// [`Store::record`] need not wait later.
+    fn begin_sync(&mut self) -> Result<(), FlashError> {
+        Ok(())
+    }
+
     /// Whether the last program failed for a moment, so that the next one may, too.
     fn has_just_failed(&self) -> bool {
         false

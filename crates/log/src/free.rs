@@ -15,6 +15,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             let error = match self.open_segment(&mut free, stream) {
                 Ok(head) => {
                     self.heads[stream as usize] = head;
+                    self.max_waiting = self.max_waiting();
                     return Ok(());
                 }
                 Err(error) => error,

@@ -9,6 +9,8 @@ use margay_policy::State;
 
 /// Pages that wait to be rewritten because they were hard to read.
 const MAX_SCRUBS: usize = 64;
+/// Free segments that may wait for syncs, however many there are.
+const MAX_WAITING: u32 = 32;
 
 impl<D: Store, O: Owner> Log<D, O> {
     #[inline(never)]
@@ -147,13 +149,30 @@ impl<D: Store, O: Owner> Log<D, O> {
     #[inline(never)]
     fn keep_pace<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
         let free = self.free.len() as u32;
-        self.is_cleaning = free < if self.is_cleaning { self.config.high_water } else { self.config.low_water };
+        let enough = if self.is_cleaning { self.config.high_water } else { self.config.low_water };
+        self.is_cleaning = free < enough || (free < enough + self.max_waiting && self.waits_for_syncs(enough));
         if self.is_cleaning || self.has_victim_at_hand() {
             self.clean_in_step(client)?;
         }
         let work = self.counters.programs() - self.programs_before_write;
         self.counters.max_pages_of_a_write = self.counters.max_pages_of_a_write.max(work);
         Ok(())
+    }
+
+    /// Whether fewer segments can be used at once than there are to be, because the others wait for syncs. On a slow
+    /// disk more are cleaned ahead in this way, so that writes need not wait for it.
+    fn waits_for_syncs(&mut self, enough: u32) -> bool {
+        (self.free.ready(&mut self.device) as u32) < enough
+    }
+
+    /// How many free segments may wait for syncs: a part of those that hold nothing valid.
+    pub(crate) fn max_waiting(&self) -> u32 {
+        if !self.device.defers_erases() {
+            return 0;
+        }
+        let filled = self.segments.total_valid.div_ceil(self.segments.data_pages.into()) as u32;
+        let spare = (self.segments.in_use + self.free.len() as u32).saturating_sub(filled);
+        MAX_WAITING.min(spare / 8)
     }
 
     fn has_victim_at_hand(&self) -> bool {

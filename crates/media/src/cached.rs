@@ -2,13 +2,15 @@ mod loss;
 
 use crate::Damage;
 pub use loss::{Lie, Loss};
-use loss::{Mark, Unit, UnitAt, Version};
+use loss::{Mark, Unit, UnitAt, Version, mix};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The operating system's number of an input/output error.
 const EIO: i32 = 5;
+/// A sync that is begun ends after fewer operations than this, as far as nobody waits for it.
+const MAX_SYNC_OPERATIONS: u64 = 24;
 
 /// A layer that keeps what is written in a cache until a sync, as a host does with a file: a crash leaves any part of
 /// what was not synced, in units of the device's bytes (page after page, each with its spare area), so that a unit
@@ -29,6 +31,19 @@ pub struct Cached<F> {
     cut: Option<u64>,
     is_off: bool,
     failing_syncs: Option<(Range<u64>, Lie)>,
+    under_way: Option<Sync>,
+}
+
+/// A sync that was begun.
+#[derive(Clone, Debug)]
+struct Sync {
+    /// The units that it saves, and how many versions of each there were when it began.
+    units: Vec<(usize, usize)>,
+    /// The marks that were set when it began.
+    marks: usize,
+    /// It ends when so many operations were done.
+    ends_at: u64,
+    lie: Option<Lie>,
 }
 
 impl<F: Damage> Cached<F> {
@@ -52,6 +67,7 @@ impl<F: Damage> Cached<F> {
             cut,
             is_off,
             failing_syncs,
+            under_way: None,
         }
     }
 
@@ -112,7 +128,7 @@ impl<F: Damage> Cached<F> {
             self.show(unit);
         }
         self.mark.crash(loss, seed);
-        (self.operations, self.cut, self.is_off, self.failing_syncs) = (0, None, false, None);
+        self.power_on();
     }
 
     /// The process ends and the host goes on: what was written can be read, and is to be synced as before; only what a
@@ -124,7 +140,12 @@ impl<F: Damage> Cached<F> {
             self.show(unit);
         }
         self.mark.reopen();
-        (self.operations, self.cut, self.is_off, self.failing_syncs) = (0, None, false, None);
+        self.power_on();
+    }
+
+    fn power_on(&mut self) {
+        (self.operations, self.cut, self.is_off) = (0, None, false);
+        (self.failing_syncs, self.under_way) = (None, None);
     }
 
     fn stride(&self) -> usize {
@@ -220,19 +241,60 @@ impl<F: Damage> Cached<F> {
         if is_cut { Err(FlashError::PowerLost) } else { result }
     }
 
-    /// What is to be written is durable.
+    /// What was written until now is durable.
     fn save(&mut self) {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        dirty.retain(|unit, content| {
-            let newest = content.versions.last().filter(|_| !content.is_dropped);
+        let now = self.sync_of_all(None);
+        self.save_units(&now);
+    }
+
+    /// A sync that begins now.
+    fn sync_of_all(&self, lie: Option<Lie>) -> Sync {
+        let units = self.dirty.iter().map(|(unit, content)| (*unit, content.versions.len())).collect();
+        let ends_at = self.operations + mix(self.syncs, self.operations) % MAX_SYNC_OPERATIONS;
+        Sync { units, marks: self.mark.len(), ends_at, lie }
+    }
+
+    /// What was written until a sync began is durable.
+    fn save_units(&mut self, sync: &Sync) {
+        for (unit, versions) in &sync.units {
+            let Some(content) = self.dirty.get_mut(unit).filter(|content| !content.is_dropped) else { continue };
+            let newest = content.versions.drain(..versions).next_back();
+            if content.versions.is_empty() {
+                self.dirty.remove(unit);
+            }
             if let Some(newest) = newest {
                 let range = self.unit_range(*unit);
                 self.medium[range].copy_from_slice(&newest.bytes);
             }
-            newest.is_none()
-        });
-        self.dirty = dirty;
-        self.mark.save();
+        }
+        self.mark.save(sync.marks);
+    }
+
+    /// Counts a sync. What is wrong with it, unless the power goes in it.
+    fn count_sync(&mut self) -> Result<Option<Lie>, FlashError> {
+        let is_cut = self.begin()?;
+        let now = self.syncs;
+        self.syncs += 1;
+        if is_cut {
+            return Err(FlashError::PowerLost);
+        }
+        Ok(self.failing_syncs.as_ref().filter(|(failing, _)| failing.contains(&now)).map(|(_, lie)| *lie))
+    }
+
+    /// A sync ends.
+    fn finish(&mut self, sync: &Sync) -> Result<(), FlashError> {
+        let below = self.device.sync();
+        if sync.lie.is_none() && below.is_ok() {
+            self.save_units(sync);
+            return Ok(());
+        }
+        self.failed_syncs += 1;
+        if sync.lie == Some(Lie::ErrorAndDrop) {
+            self.dirty.values_mut().for_each(|unit| unit.is_dropped = true);
+            self.mark.drop_set();
+        }
+        below?;
+        Err(FlashError::Io { code: EIO })
     }
 
     fn page_range(&self, ppn: Ppn) -> Range<usize> {
@@ -277,25 +339,24 @@ impl<F: Damage> Flash for Cached<F> {
     }
 
     fn sync(&mut self) -> Result<(), FlashError> {
-        let is_cut = self.begin()?;
-        self.syncs += 1;
-        if is_cut {
-            return Err(FlashError::PowerLost);
-        }
-        let now = self.syncs - 1;
-        let lie = self.failing_syncs.as_ref().filter(|(failing, _)| failing.contains(&now)).map(|(_, lie)| *lie);
-        let below = self.device.sync();
-        if lie.is_none() && below.is_ok() {
-            self.save();
-            return Ok(());
-        }
-        self.failed_syncs += 1;
-        if lie == Some(Lie::ErrorAndDrop) {
-            self.dirty.values_mut().for_each(|unit| unit.is_dropped = true);
-            self.mark.drop_set();
-        }
-        below?;
-        Err(FlashError::Io { code: EIO })
+        self.end_sync(true)?;
+        let lie = self.count_sync()?;
+        self.finish(&self.sync_of_all(lie))
+    }
+
+    fn begin_sync(&mut self) -> Result<(), FlashError> {
+        self.end_sync(true)?;
+        let lie = self.count_sync()?;
+        self.under_way = Some(self.sync_of_all(lie));
+        Ok(())
+    }
+
+    fn end_sync(&mut self, wait: bool) -> Result<bool, FlashError> {
+        self.check_power()?;
+        let Some(sync) = self.under_way.take_if(|sync| wait || self.operations >= sync.ends_at) else {
+            return Ok(self.under_way.is_none());
+        };
+        self.finish(&sync).map(|()| true)
     }
 
     fn is_cached(&self) -> bool {

@@ -186,6 +186,18 @@ impl<F: Damage> Flash for Flaky<F> {
         Err(error)
     }
 
+    fn begin_sync(&mut self) -> Result<(), FlashError> {
+        let Some((effect, error)) = self.begin(Call::Sync) else { return self.device.begin_sync() };
+        if effect == Effect::Done {
+            self.device.begin_sync()?;
+        }
+        Err(error)
+    }
+
+    fn end_sync(&mut self, wait: bool) -> Result<bool, FlashError> {
+        self.device.end_sync(wait)
+    }
+
     fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
         let Some((effect, error)) = self.begin(Call::Program) else { return self.device.void_page(ppn) };
         match effect {

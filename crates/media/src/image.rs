@@ -1,9 +1,12 @@
+mod syncer;
+
 use crate::ram::{check_page, check_part};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use syncer::Syncer;
 
 const MAGIC: &[u8; 7] = b"MGIMAGE";
 /// Version of the file, behind the magic bytes: 2 since files have a mark, which a program that does not keep it must
@@ -24,7 +27,9 @@ pub struct ImageFlash {
     geometry: Geometry,
     /// Whether [`Flash::sync`] waits until the host's disk has the data.
     is_synced: bool,
+    /// Something was written since the last sync began.
     dirty: bool,
+    syncer: Syncer,
     /// A sync has failed. The host may have dropped what it was to save, so that the next one would mean nothing.
     failed_sync: Option<FlashError>,
     /// The marks as they are in the file.
@@ -72,6 +77,13 @@ fn decode_mark(bytes: [u8; 16]) -> Option<u64> {
     let (mark, inverted) = bytes.split_at(8);
     let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).ok();
     number(mark).filter(|mark| number(inverted) == Some(!mark))
+}
+
+/// Puts bytes inverted where they are written from, and behind them those of erased flash.
+fn put_inverted(bytes: &[u8], to: &mut [u8]) {
+    let (to, behind) = to.split_at_mut(bytes.len());
+    to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = !byte);
+    behind.fill(0);
 }
 
 fn invert(bytes: &mut [u8]) {
@@ -148,6 +160,7 @@ impl ImageFlash {
             geometry,
             is_synced: true,
             dirty: false,
+            syncer: Syncer::default(),
             failed_sync: None,
             marks: [None; 2],
             version,
@@ -175,6 +188,29 @@ impl ImageFlash {
         HEADER_BYTES + u64::from(geometry.pages()) * stride
     }
 
+    /// What follows from the result of a sync: after one that failed, none succeeds.
+    fn note_sync(&mut self, result: io::Result<()>) -> Result<(), FlashError> {
+        if let Err(error) = result {
+            self.failed_sync.get_or_insert(io_error(&error));
+        }
+        self.failed_sync.map_or(Ok(()), Err)
+    }
+
+    fn read_page(&self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> io::Result<()> {
+        let at = self.at(ppn);
+        // Only a whole page lies before its spare area without a gap.
+        if data.len() == self.geometry.page_bytes() as usize && !spare.is_empty() {
+            let mut parts = [IoSliceMut::new(data), IoSliceMut::new(spare)];
+            if rustix::io::preadv(&self.file, &mut parts, at)
+                == Ok(self.buffer.len().min(parts[0].len() + parts[1].len()))
+            {
+                return Ok(());
+            }
+        }
+        self.file.read_exact_at(data, at)?;
+        self.file.read_exact_at(spare, at + u64::from(self.geometry.page_bytes()))
+    }
+
     fn at(&self, ppn: Ppn) -> u64 {
         HEADER_BYTES + u64::from(ppn.0) * self.buffer.len() as u64
     }
@@ -195,9 +231,7 @@ impl Flash for ImageFlash {
 
     fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
         check_page(&self.geometry, ppn, data.len(), spare.len())?;
-        let spare_at = self.at(ppn) + u64::from(self.geometry.page_bytes());
-        self.file.read_exact_at(data, self.at(ppn)).map_err(|error| io_error(&error))?;
-        self.file.read_exact_at(spare, spare_at).map_err(|error| io_error(&error))?;
+        self.read_page(ppn, data, spare).map_err(|error| io_error(&error))?;
         invert(data);
         invert(spare);
         Ok(ReadStatus::Clean)
@@ -206,12 +240,9 @@ impl Flash for ImageFlash {
     fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
         check_page(&self.geometry, ppn, data.len(), spare.len())?;
         let at = self.at(ppn);
-        let page_bytes = self.geometry.page_bytes() as usize;
-        self.buffer.fill(0);
-        self.buffer[..data.len()].copy_from_slice(data);
-        self.buffer[page_bytes..][..spare.len()].copy_from_slice(spare);
-        invert(&mut self.buffer[..data.len()]);
-        invert(&mut self.buffer[page_bytes..][..spare.len()]);
+        let (to_data, to_spare) = self.buffer.split_at_mut(self.geometry.page_bytes() as usize);
+        put_inverted(data, to_data);
+        put_inverted(spare, to_spare);
         self.dirty = true;
         self.file.write_all_at(&self.buffer, at).map_err(|error| io_error(&error))
     }
@@ -245,16 +276,30 @@ impl Flash for ImageFlash {
     }
 
     fn sync(&mut self) -> Result<(), FlashError> {
-        if let Some(error) = self.failed_sync {
-            return Err(error);
-        }
+        self.end_sync(true)?;
         if self.is_synced && self.dirty {
-            let synced = self.file.sync_data().map_err(|error| io_error(&error));
-            self.failed_sync = synced.err();
-            synced?;
+            let synced = self.file.sync_data();
+            self.note_sync(synced)?;
             self.dirty = false;
         }
         Ok(())
+    }
+
+    fn begin_sync(&mut self) -> Result<(), FlashError> {
+        self.end_sync(true)?;
+        if self.is_synced && self.dirty {
+            let begun = self.syncer.begin(&self.file);
+            self.note_sync(begun)?;
+            self.dirty = false;
+        }
+        Ok(())
+    }
+
+    fn end_sync(&mut self, wait: bool) -> Result<bool, FlashError> {
+        match self.syncer.end(wait) {
+            None => Ok(false),
+            Some(result) => self.note_sync(result).map(|()| true),
+        }
     }
 
     fn is_cached(&self) -> bool {

@@ -4,6 +4,7 @@
  * ATTACK_FILE  the file. Calls on any other file pass untouched.
  * ATTACK_LOG   where the log goes; none without it. Records, numbers in the machine's order:
  *              'W' offset:u64 length:u64 bytes   bytes that may be on the disk from now on
+ *              'B'                               a sync begins; others may write until it ends
  *              'S'                               a sync that returned 0
  *              'D'                               a sync that failed and dropped what it was to write
  * ATTACK_FAIL  "KIND FIRST COUNT ERRNO EFFECT": of the calls of KIND (write or sync), numbered from 0, COUNT fail from
@@ -95,10 +96,14 @@ static ssize_t attacked_write(int fd, const void *bytes, size_t len, off_t offse
     return done;
 }
 
+/* One sync at a time, as margay does; what is written meanwhile is not covered by it. */
 static int attacked_sync(int fd, long call) {
     int result = -1, failing = fails(1, "sync");
+    put("B", 1);
+    pthread_mutex_unlock(&lock);
     if (!failing)
         result = (int)syscall(call, fd);
+    pthread_mutex_lock(&lock);
     if (!result)
         put("S", 1);
     else if (failing && !strcmp(effect, "drop"))

@@ -47,6 +47,7 @@ impl Random {
 /// One record of the log.
 enum Record<'a> {
     Write { offset: usize, bytes: &'a [u8] },
+    SyncBegins,
     Sync,
     Drop,
 }
@@ -68,6 +69,7 @@ fn records(log: &[u8]) -> Vec<(usize, Record<'_>)> {
                 at += 16 + len;
                 Record::Write { offset: number(begin + 1), bytes: &log[begin + 17..][..len] }
             }
+            b'B' => Record::SyncBegins,
             b'S' => Record::Sync,
             b'D' => Record::Drop,
             other => panic!("the log has a record {other}"),
@@ -83,12 +85,14 @@ pub fn cuts(log: &[u8]) -> Vec<usize> {
     records(log).into_iter().map(|(at, _)| at).collect()
 }
 
-/// What a power loss of the host leaves of a file: everything up to the last sync before the first `cut` bytes of the
+/// What a power loss of the host leaves of a file: everything up to the begin of the last sync that ended before the first `cut` bytes of the
 /// log were written, and of each unit that was written since any version that it had.
 pub fn after_power_loss(before: &[u8], log: &[u8], cut: usize, seed: u64) -> Vec<u8> {
     let mut durable = before.to_vec();
     let mut now = before.to_vec();
     let mut versions: BTreeMap<usize, Vec<Vec<u8>>> = BTreeMap::new();
+    // How many of the versions a sync saves that has begun.
+    let mut begun: Vec<(usize, usize)> = Vec::new();
     let end = now.len();
     let range = |unit: usize| -> Range<usize> { unit * UNIT..((unit + 1) * UNIT).min(end) };
     for (_, record) in records(log).into_iter().take_while(|(at, _)| *at < cut) {
@@ -99,13 +103,19 @@ pub fn after_power_loss(before: &[u8], log: &[u8], cut: usize, seed: u64) -> Vec
                     versions.entry(unit).or_default().push(now[range(unit)].to_vec());
                 }
             }
+            Record::SyncBegins => begun = versions.iter().map(|(unit, all)| (*unit, all.len())).collect(),
             Record::Sync => {
-                for unit in std::mem::take(&mut versions).into_keys() {
-                    durable[range(unit)].copy_from_slice(&now[range(unit)]);
+                for (unit, count) in std::mem::take(&mut begun) {
+                    let saved = versions.entry(unit).or_default().drain(..count).next_back().unwrap();
+                    durable[range(unit)].copy_from_slice(&saved);
                 }
+                versions.retain(|_, all| !all.is_empty());
             }
             // The host's cache goes on showing them, and never writes them.
-            Record::Drop => versions.clear(),
+            Record::Drop => {
+                begun.clear();
+                versions.clear();
+            }
         }
     }
     let mut random = Random::new(seed);

@@ -50,7 +50,7 @@ pub(super) struct Unit {
 }
 
 /// A pseudo-random number that depends on both.
-fn mix(seed: u64, number: u64) -> u64 {
+pub(super) fn mix(seed: u64, number: u64) -> u64 {
     let mut z = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -113,11 +113,17 @@ impl Mark {
         self.is_dropped = false;
     }
 
-    /// A sync was `Ok`.
-    pub fn save(&mut self) {
-        if !self.is_dropped {
-            self.durable = self.now();
-            self.set.clear();
+    /// How many were set since the last sync.
+    pub fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    /// A sync was `Ok` that began when so many were set.
+    pub fn save(&mut self, count: usize) {
+        if !self.is_dropped
+            && let Some(newest) = self.set.drain(..count).next_back()
+        {
+            self.durable = newest;
         }
     }
 
@@ -145,6 +151,6 @@ impl Mark {
             Loss::Subset(_) => last * (draw % 2) as usize,
         };
         self.set.truncate(left);
-        self.save();
+        self.save(left);
     }
 }

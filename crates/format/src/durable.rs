@@ -181,9 +181,9 @@ impl<F: Flash> Formatted<F> {
     /// Sees to it, before the program `seq`, that a mount has a bounded number of pages to verify.
     pub(crate) fn keep_mark(&mut self, seq: u64) -> Result<(), FlashError> {
         match self.durable.unmarked(seq) {
-            ..SOON_UNMARKED => Ok(()),
-            ..MAX_UNMARKED => self.begin_sync(),
-            _ => self.sync_device(),
+            MAX_UNMARKED.. => self.sync_device(),
+            SOON_UNMARKED.. => self.begin_sync(),
+            _ => Ok(()),
         }
     }
 

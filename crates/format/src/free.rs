@@ -156,15 +156,12 @@ impl FreeList {
         }
     }
 
-    /// Begins a sync when half of the free segments wait for one, so that those that are used next need not wait.
+    /// Begins a sync when a quarter of the free segments is left, or one, that need not wait for one, so that no segment has
+    /// to wait when it is used.
     fn sync_ahead<D: Store>(&self, store: &mut D) -> Result<(), FlashError> {
-        if 2 * self.ready(store) <= self.len() { store.begin_sync() } else { Ok(()) }
-    }
-
-    /// Number of segments that need not wait for a sync before they are used.
-    pub fn ready<D: Store>(&self, store: &mut D) -> usize {
         let is_ready = |free: &&FreeSegment| !free.needs_erase || store.is_recorded(free.freed_seq);
-        self.queue.iter().filter(is_ready).count()
+        let ready = self.queue.iter().filter(is_ready).count();
+        if ready <= (self.len() / 4).max(1) { store.begin_sync() } else { Ok(()) }
     }
 
     /// Erases a segment that was taken out of the list, if it has to be erased before use; whether it had to. Waits first

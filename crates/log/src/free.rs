@@ -15,7 +15,6 @@ impl<D: Store, O: Owner> Log<D, O> {
             let error = match self.open_segment(&mut free, stream) {
                 Ok(head) => {
                     self.heads[stream as usize] = head;
-                    self.max_waiting = self.max_waiting();
                     return Ok(());
                 }
                 Err(error) => error,
@@ -32,6 +31,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let segment = free.segment;
         let i = segment.index();
         let info = info_after_erase(&self.segments, segment);
+        self.adapt_to_syncs(*free);
         if self.free.make_erased(&mut self.device, free, info)? {
             self.count_erase(segment, info);
         }

@@ -77,8 +77,8 @@ pub struct Log<D, O> {
     pub(crate) seq: u64,
     /// Cleaning has started below the low-water mark and goes on up to the high-water mark.
     pub(crate) is_cleaning: bool,
-    /// How many segments may be free beyond those marks while they wait for syncs.
-    pub(crate) max_waiting: u32,
+    /// How many segments are kept free beyond those marks, because they wait for syncs.
+    pub(crate) ahead: u32,
     /// Pages to copy per host write so that the victim is cleaned in time.
     pub(crate) rate_pages: u32,
     /// Pages programmed before the current host write.
@@ -148,7 +148,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             invalidations: 0,
             seq: 0,
             is_cleaning: false,
-            max_waiting: 0,
+            ahead: 0,
             rate_pages: 1,
             programs_before_write: 0,
             device,

@@ -4,13 +4,15 @@
 use crate::log::{Head, Log};
 use crate::{Client, Content, Hint, LogError, Owner, Progress};
 use margay_flash::{FlashError, Ppn, SegmentId};
-use margay_format::{PageInfo, Store, encode_retired};
+use margay_format::{FreeSegment, PageInfo, Store, encode_retired};
 use margay_policy::State;
 
 /// Pages that wait to be rewritten because they were hard to read.
 const MAX_SCRUBS: usize = 64;
-/// Free segments that may wait for syncs, however many there are.
-const MAX_WAITING: u32 = 32;
+/// Segments that are cleaned ahead because syncs take long: at most these, and an eighth of those that hold nothing valid.
+const MAX_AHEAD: u32 = 32;
+/// One less is cleaned ahead after so many openings.
+const FEWER_AHEAD_AFTER: u64 = 64;
 
 impl<D: Store, O: Owner> Log<D, O> {
     #[inline(never)]
@@ -150,7 +152,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     fn keep_pace<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
         let free = self.free.len() as u32;
         let enough = if self.is_cleaning { self.config.high_water } else { self.config.low_water };
-        self.is_cleaning = free < enough || (free < enough + self.max_waiting && self.waits_for_syncs(enough));
+        self.is_cleaning = free < enough + self.ahead;
         if self.is_cleaning || self.has_victim_at_hand() {
             self.clean_in_step(client)?;
         }
@@ -159,20 +161,17 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(())
     }
 
-    /// Whether fewer segments can be used at once than there are to be, because the others wait for syncs. On a slow
-    /// disk more are cleaned ahead in this way, so that writes need not wait for it.
-    fn waits_for_syncs(&mut self, enough: u32) -> bool {
-        (self.free.ready(&mut self.device) as u32) < enough
-    }
-
-    /// How many free segments may wait for syncs: a part of those that hold nothing valid.
-    pub(crate) fn max_waiting(&self) -> u32 {
-        if !self.device.defers_erases() {
-            return 0;
-        }
+    /// A segment is to be opened, which waits for a sync if it was given free after the last one: more are then cleaned
+    /// ahead, so that later ones need not, and fewer again once none has waited for long.
+    pub(crate) fn adapt_to_syncs(&mut self, next: FreeSegment) {
         let filled = self.segments.total_valid.div_ceil(self.segments.data_pages.into()) as u32;
         let spare = (self.segments.in_use + self.free.len() as u32).saturating_sub(filled);
-        MAX_WAITING.min(spare / 8)
+        if next.needs_erase && !self.device.is_recorded(next.freed_seq) {
+            self.ahead += 2;
+        } else if self.openings.is_multiple_of(FEWER_AHEAD_AFTER) {
+            self.ahead = self.ahead.saturating_sub(1);
+        }
+        self.ahead = self.ahead.min(MAX_AHEAD).min(spare / 8);
     }
 
     fn has_victim_at_hand(&self) -> bool {

@@ -39,7 +39,7 @@ fn after_a_failed_sync_nothing_is_written_no_sync_succeeds_and_idle_time_is_quie
 
 #[test]
 fn a_segment_waits_for_a_sync_before_it_is_erased_and_where_more_are_free_one_sync_does_for_several() {
-    for (water, max_syncs) in [(2, 100), (3, 90), (4, 70), (8, 45)] {
+    for (water, max_syncs) in [(2, 100), (3, 75), (4, 65), (8, 40)] {
         let mut disk = used(water);
         let (erases, (syncs, _)) = (disk.log.counters().erases, disk.log.device().device().syncs());
         (0..50 * PAGES).for_each(|write| {

@@ -27,6 +27,8 @@ pub struct ImageFlash {
     geometry: Geometry,
     /// Whether [`Flash::sync`] waits until the host's disk has the data.
     is_synced: bool,
+    /// Nothing was ever written from this byte on: there the file is a hole, which is erased flash.
+    hole_from: u64,
     /// Something was written since the last sync began.
     dirty: bool,
     syncer: Syncer,
@@ -109,7 +111,7 @@ impl ImageFlash {
         header[24] = u8::from(geometry.is_byte_programmable());
         file.write_all_at(&header, 0)?;
         file.set_len(Self::file_bytes(&geometry))?;
-        Ok(Self::with(file, geometry, VERSION))
+        Ok(Self { hole_from: HEADER_BYTES, ..Self::with(file, geometry, VERSION) })
     }
 
     /// Opens a device and locks its file: for itself alone, or with `read_only` for all who only read it. The file is then
@@ -160,6 +162,7 @@ impl ImageFlash {
             geometry,
             is_synced: true,
             dirty: false,
+            hole_from: u64::MAX,
             syncer: Syncer::default(),
             failed_sync: None,
             marks: [None; 2],
@@ -186,6 +189,14 @@ impl ImageFlash {
     pub fn file_bytes(geometry: &Geometry) -> u64 {
         let stride = u64::from(geometry.page_bytes()) + u64::from(geometry.spare_bytes());
         HEADER_BYTES + u64::from(geometry.pages()) * stride
+    }
+
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<(), FlashError> {
+        self.dirty = true;
+        if self.hole_from != u64::MAX {
+            self.hole_from = self.hole_from.max(at + bytes.len() as u64);
+        }
+        self.file.write_all_at(bytes, at).map_err(|error| io_error(&error))
     }
 
     /// What follows from the result of a sync: after one that failed, none succeeds.
@@ -243,8 +254,10 @@ impl Flash for ImageFlash {
         let (to_data, to_spare) = self.buffer.split_at_mut(self.geometry.page_bytes() as usize);
         put_inverted(data, to_data);
         put_inverted(spare, to_spare);
-        self.dirty = true;
-        self.file.write_all_at(&self.buffer, at).map_err(|error| io_error(&error))
+        let buffer = std::mem::take(&mut self.buffer);
+        let written = self.write(&buffer, at);
+        self.buffer = buffer;
+        written
     }
 
     fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
@@ -252,10 +265,13 @@ impl Flash for ImageFlash {
         if segment.0 >= segments {
             return Err(FlashError::SegmentOutOfRange { segment, segments });
         }
-        let zeros = vec![0; self.buffer.len() * self.geometry.pages_per_segment() as usize];
         let at = self.at(self.geometry.first_page(segment));
-        self.dirty = true;
-        self.file.write_all_at(&zeros, at).map_err(|error| io_error(&error))
+        if at >= self.hole_from {
+            return Ok(());
+        }
+        // A hole would cost the host more, with every page that is programmed in it later.
+        let zeros = vec![0; self.buffer.len() * self.geometry.pages_per_segment() as usize];
+        self.write(&zeros, at)
     }
 
     fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
@@ -270,9 +286,7 @@ impl Flash for ImageFlash {
         let mut old = vec![0; bytes.len()];
         self.read_part(ppn, offset_bytes, &mut old)?;
         let new: Vec<u8> = old.iter().zip(bytes).map(|(old, new)| !(old & new)).collect();
-        self.dirty = true;
-        let at = self.at(ppn) + u64::from(offset_bytes);
-        self.file.write_all_at(&new, at).map_err(|error| io_error(&error))
+        self.write(&new, self.at(ppn) + u64::from(offset_bytes))
     }
 
     fn sync(&mut self) -> Result<(), FlashError> {
@@ -308,10 +322,8 @@ impl Flash for ImageFlash {
 
     fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
         check_page(&self.geometry, ppn, 0, 0)?;
-        self.dirty = true;
         // Zeros, inverted like everything.
-        self.buffer.fill(0xFF);
-        self.file.write_all_at(&self.buffer, self.at(ppn)).map_err(|error| io_error(&error))
+        self.write(&vec![0xFF; self.buffer.len()], self.at(ppn))
     }
 
     fn mark(&mut self) -> Result<Option<u64>, FlashError> {

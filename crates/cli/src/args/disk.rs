@@ -72,6 +72,9 @@ pub struct GeometryArgs {
     /// Format a file that is a flash image already, as it is or with the options above; all data on it is lost
     #[arg(long)]
     pub force: bool,
+    /// Make the image even if the host's disk has less room than the whole of it: it takes room as it is written, and writes fail once the disk is full
+    #[arg(long)]
+    pub sparse: bool,
 }
 
 impl GeometryArgs {

@@ -34,7 +34,9 @@ pub fn on_image(
     };
     check_memory(image, &geometry, bytes_per_page)?;
     let new = NewFile::create(image, existing).map_err(|error| failed(&error))?;
-    check_room(image, &new, &geometry)?;
+    if !flash.sparse {
+        check_room(image, &new, &geometry, "; with --sparse it is made all the same, and takes room as it is written")?;
+    }
     let file = new.as_file().try_clone().map_err(|error| failed(&error))?;
     // It is durable when it gets its name.
     let device = ImageFlash::create_in(file, geometry).map_err(|error| of_image(image, &error))?.without_sync();
@@ -46,8 +48,9 @@ pub fn on_image(
     Ok(())
 }
 
-/// Formatting writes every byte of an image, so that a disk that is too full is known before anything relies on it.
-pub fn check_room(image: &Path, new: &NewFile, geometry: &Geometry) -> Result<(), Failure> {
+/// An image takes room as it is written, so that a disk on which it can never be written whole is known before anything
+/// relies on it. `way_out` ends the text of the error.
+pub fn check_room(image: &Path, new: &NewFile, geometry: &Geometry, way_out: &str) -> Result<(), Failure> {
     let needed = ImageFlash::file_bytes(geometry);
     let Ok(free) = new.free_bytes() else { return Ok(()) };
     if needed <= free {
@@ -55,7 +58,7 @@ pub fn check_room(image: &Path, new: &NewFile, geometry: &Geometry) -> Result<()
     }
     let advice = if new.replaces() { "; the old image keeps its room until the new one is complete" } else { "" };
     Err(Failure::Run(format!(
-        "{}: the image takes {} ({needed} bytes), and the disk that it is to be on has {} free{advice}",
+        "{}: the image takes {} ({needed} bytes), and the disk that it is to be on has {} free{advice}{way_out}",
         image.display(),
         size(needed),
         size(free)

@@ -41,7 +41,7 @@ impl Repaired {
         };
         let failed = |error: std::io::Error| Failure::new_file(path, &error);
         let new = NewFile::create(path, existing).map_err(failed)?;
-        check_room(path, &new, geometry)?;
+        check_room(path, &new, geometry, "")?;
         let file = new.as_file().try_clone().map_err(failed)?;
         let device = ImageFlash::create_in(file, *geometry).map_err(|error| of_image(path, &error))?.without_sync();
         Ok(Some(Self { path: path.into(), new, device }))

@@ -2,12 +2,13 @@
 
 use crate::common::{MARGAY, fails, text, works};
 use margay_flash::{Ppn, SegmentId};
-use margay_media::ImageFlash;
+use margay_media::{ImageError, ImageFlash};
 use margay_volume::{OpenOptions, Volume, dump_segment, find};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 const PAGE: u64 = 4096;
 /// Bytes of a page with its spare area.
@@ -18,8 +19,17 @@ fn content(lpn: u64) -> Vec<u8> {
     (0..PAGE).map(|at| (lpn * 31 + at * (lpn % 7 + 1)) as u8).collect()
 }
 
+/// Opens an image. A program that another test is just starting has the files of this process, with their locks, until it
+/// runs.
 fn open(image: &str) -> Volume {
-    Volume::open(ImageFlash::open(Path::new(image), false).unwrap(), &OpenOptions::default()).unwrap()
+    let device = (0..500).find_map(|_| match ImageFlash::open(Path::new(image), false) {
+        Err(ImageError::InUse) => {
+            std::thread::sleep(Duration::from_millis(10));
+            None
+        }
+        result => Some(result),
+    });
+    Volume::open(device.unwrap().unwrap(), &OpenOptions::default()).unwrap()
 }
 
 /// A disk whose first pages were written, and some trimmed after that; then some were written again. Without a stop.

@@ -2,7 +2,7 @@
 
 use crate::common::{fails, works};
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -18,6 +18,29 @@ fn a_device_that_fits_neither_the_disk_nor_the_memory_is_refused_at_once() {
     }
     assert!(started.elapsed() < Duration::from_secs(20), "it takes {:?} to say no", started.elapsed());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_image_takes_room_on_the_host_as_it_is_written_and_need_not_fit_with_sparse() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("flash.img").display().to_string();
+    let room = || fs::metadata(&image).unwrap().blocks() * 512;
+    for (command, options) in [(&["format"][..], &[][..]), (&["format"], &["--nor"]), (&["fs", "format"], &[])] {
+        works(&[command, &[&image, "--force", "--size", "2G"], options].concat());
+        // NOR flash keeps the erase count of each segment in the segment.
+        let max = if options.is_empty() { 4 << 20 } else { 128 << 20 };
+        assert!(room() < max, "{command:?} {options:?} takes {} bytes", room());
+    }
+    let free = std::process::Command::new("df").args(["--output=avail", "-B1"]).arg(folder.path()).output().unwrap();
+    let free = String::from_utf8(free.stdout).unwrap();
+    let free: u64 = free.lines().nth(1).and_then(|line| line.trim().parse().ok()).unwrap();
+    let larger = (free + (1 << 30)).to_string();
+    let pages = ["--page-bytes", "65536", "--spare-bytes", "1024"];
+    let large = [&["format", &image, "--force", "--size", &larger], &pages[..]].concat();
+    fails(&large, 1, "with --sparse it is made all the same");
+    works(&[&large[..], &["--sparse"]].concat());
+    works(&["check", &image]);
+    assert!(room() < 16 << 20, "{} bytes", room());
 }
 
 #[test]

@@ -68,6 +68,8 @@ pub struct Log<D, O> {
     pub(crate) retired_changed: bool,
     /// Pages that wait to be rewritten because the ECC had to correct them.
     pub(crate) scrubs: Vec<Ppn>,
+    /// Owners of pages whose writes were refused and may be on flash all the same.
+    pub(crate) refused: Vec<O>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) counters: Counters,
     pub(crate) now: Now,
@@ -141,6 +143,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             retire_queue: Vec::new(),
             retired_changed: false,
             scrubs: Vec::new(),
+            refused: Vec::new(),
             scratch: vec![0; geometry.page_bytes() as usize],
             counters: Counters::new(data_pages),
             now: Now::default(),

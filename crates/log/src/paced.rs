@@ -29,7 +29,13 @@ impl<D: Store, O: Owner> Log<D, O> {
         let old = client.locate(owner);
         let stream = self.stream_of(owner, content, hint, old);
         let page = self.page_info(owner);
-        let to = self.program_in(client, stream, data, page)?;
+        let to = match self.program_in(client, stream, data, page) {
+            Ok(to) => to,
+            Err(error) => {
+                self.note_refused(owner);
+                return Err(error);
+            }
+        };
         self.owners[to.index()] = owner;
         if self.keeps_pages {
             self.placement.put(to);
@@ -244,9 +250,39 @@ impl<D: Store, O: Owner> Log<D, O> {
         client.pending(self.seq, page).map(|owner| (owner, false))
     }
 
+    /// The write of an owner's page was refused, although it may be on a chip all the same, as the latest one.
+    #[cold]
+    fn note_refused(&mut self, owner: O) {
+        // A device that is cached makes such pages void, and what has no pages on flash is never mounted.
+        let is_new = self.refused.iter().all(|refused| refused.to_u64() != owner.to_u64());
+        if is_new && D::KEEPS_INFO && !self.device.defers_erases() {
+            self.refused.push(owner);
+        }
+    }
+
+    /// Writes pages again that a mount would else take to be older than a write that was refused, as far as there is room
+    /// without cleaning. What is trimmed is told by the client.
+    fn outdate_refused<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
+        while self.has_room()
+            && let Some(owner) = self.refused.last().copied()
+        {
+            if let Some(from) = client.locate(owner) {
+                let stream = self.stream_with_room(client)?;
+                // Room may have been made in place.
+                let from = client.locate(owner).unwrap_or(from);
+                if !self.copy_page(client, from, stream)? {
+                    continue;
+                }
+            }
+            self.refused.pop();
+        }
+        Ok(())
+    }
+
     /// Writes the list of retired segments if it has changed and the pages that the client must have on flash, as far as
     /// there is room without cleaning. One whose write fails stays pending.
     pub fn write_pending<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
+        self.outdate_refused(client)?;
         let mut data = core::mem::take(&mut self.scratch);
         let mut result = Ok(());
         while result.is_ok()
@@ -298,20 +334,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         data: &[u8],
     ) -> Result<(), LogError> {
         loop {
-            let stream = match self.heads.iter().position(|head| !head.is_full()) {
-                Some(stream) => stream as u8,
-                None => {
-                    let head = core::mem::replace(&mut self.heads[0], Head::CLOSED);
-                    if head.is_open() {
-                        self.seal(head)?;
-                    }
-                    match self.open(0) {
-                        Err(LogError::NoSpace { .. }) => self.make_room_in_place(client, 0)?,
-                        result => result?,
-                    }
-                    0
-                }
-            };
+            let stream = self.stream_with_room(client)?;
             let to = Ppn(self.heads[stream as usize].next);
             if let Err(error) = self.program(to, data, page) {
                 self.after_failed_program(stream, error)?;
@@ -327,6 +350,22 @@ impl<D: Store, O: Owner> Log<D, O> {
             client.relocated(owner, to);
             return Ok(());
         }
+    }
+
+    /// Any stream that has room, for which even the last free segment may be opened.
+    fn stream_with_room<C: Client<O>>(&mut self, client: &mut C) -> Result<u8, LogError> {
+        if let Some(stream) = self.heads.iter().position(|head| !head.is_full()) {
+            return Ok(stream as u8);
+        }
+        let head = core::mem::replace(&mut self.heads[0], Head::CLOSED);
+        if head.is_open() {
+            self.seal(head)?;
+        }
+        match self.open(0) {
+            Err(LogError::NoSpace { .. }) => self.make_room_in_place(client, 0)?,
+            result => result?,
+        }
+        Ok(0)
     }
 
     /// A page was read that the ECC had to correct: it is rewritten in idle time, unless too many wait already.
@@ -354,23 +393,34 @@ impl<D: Store, O: Owner> Log<D, O> {
             if client.locate(owner) != Some(ppn) {
                 return Ok(());
             }
-            let to = Ppn(self.heads[stream as usize].next);
-            let seq = self.seq + 1;
-            let copied = self.device.copy(ppn, to, owner.to_u64(), seq);
-            if copied.is_ok() || self.device.was_begun(to) {
-                self.seq = seq;
+            match self.copy_page(client, ppn, stream) {
+                // A segment that fails is retired, and the next one is tried.
+                Ok(false) => {}
+                result => return result.map(drop),
             }
-            if let Err(error) = copied {
-                self.after_failed_program(stream, error)?;
-                continue;
-            }
-            self.heads[stream as usize].next += 1;
-            self.counters.copies += 1;
-            self.owners[to.index()] = owner;
-            self.placement.moved(ppn, 1, to, 1);
-            self.invalidate::<false>(ppn);
-            client.relocated(owner, to);
-            return Ok(());
         }
+    }
+
+    /// Copies a valid page to the next place of a stream that has room. False if it has to be tried again, because the
+    /// segment has failed.
+    fn copy_page<C: Client<O>>(&mut self, client: &mut C, from: Ppn, stream: u8) -> Result<bool, LogError> {
+        let owner = self.owners[from.index()];
+        let to = Ppn(self.heads[stream as usize].next);
+        let seq = self.seq + 1;
+        let copied = self.device.copy(from, to, owner.to_u64(), seq);
+        if copied.is_ok() || self.device.was_begun(to) {
+            self.seq = seq;
+        }
+        if let Err(error) = copied {
+            self.after_failed_program(stream, error)?;
+            return Ok(false);
+        }
+        self.heads[stream as usize].next += 1;
+        self.counters.copies += 1;
+        self.owners[to.index()] = owner;
+        self.placement.moved(from, 1, to, 1);
+        self.invalidate::<false>(from);
+        client.relocated(owner, to);
+        Ok(true)
     }
 }

@@ -9,4 +9,5 @@ mod faults;
 mod leveling;
 mod order;
 mod policies;
+mod refused;
 mod writing;

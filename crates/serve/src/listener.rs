@@ -1,6 +1,7 @@
 //! The socket on which clients connect.
 
 use crate::{Listen, ServeError, failed};
+use socket2::{SockRef, TcpKeepalive};
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -117,12 +118,17 @@ impl Listener {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 stream.set_nodelay(true)?;
+                SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
                 Ok(Connection::Tcp(stream, peer.to_string()))
             }
             Self::Unix(listener) => listener.accept().await.map(|(stream, _)| Connection::Unix(stream)),
         }
     }
 }
+
+/// A client whose machine is gone without a word is noticed: after a minute of silence, and four probes, 15 seconds apart.
+const KEEPALIVE: TcpKeepalive =
+    TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15)).with_retries(4);
 
 /// Locks the folder of a socket, if it can be: while one server looks whether a socket is in use, and replaces it, no other
 /// one may do the same, or listen on it. The lock ends with the file.

@@ -1,4 +1,5 @@
 use crate::args::ServeArgs;
+use crate::commands::device::{DISK_MEMORY, Watched};
 use crate::failure::{Failure, of_image, of_volume};
 use crate::logging::Log;
 use margay_media::ImageFlash;
@@ -75,7 +76,9 @@ fn open(args: &ServeArgs, image: &Path) -> Result<Volume, Failure> {
         read_only_ranges: policies.page_ranges(page_bytes),
     };
     let device = if args.no_sync { device.without_sync() } else { device };
+    let (device, progress) = Watched::checked(image, device, DISK_MEMORY)?;
     let volume = Volume::open(device, &options).map_err(|error| of_volume(image, &error))?;
+    drop(progress);
     let report = volume.mount_report();
     let how = if report.from_checkpoint { "from its checkpoint" } else { "by a mount scan" };
     tracing::info!("{}: opened {how}, {} reads", image.display(), report.reads);

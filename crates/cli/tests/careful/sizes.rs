@@ -59,6 +59,7 @@ fn an_image_that_the_memory_cannot_hold_is_not_opened() {
     for command in [&["info"][..], &["check"], &["dump"], &["fs", "check"], &["fs", "ls"]] {
         fails(&[command, &[&image]].concat(), 2, "of memory, and this machine has");
     }
+    fails(&["serve", &image, "--run", "true"], 2, "of memory, and this machine has");
     assert!(started.elapsed() < Duration::from_secs(20));
 }
 

@@ -4,7 +4,7 @@ use crate::durable::Durable;
 use crate::layout::{Layout, LayoutError, Place, VERSION};
 use crate::paired::Paired;
 use crate::store::{Copied, Store};
-use crate::superblock::SUPERBLOCK_BYTES;
+use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 use crate::tag::{Decoded, Kind, PageInfo, SegmentInfo, Tag};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
@@ -100,6 +100,7 @@ impl<F: Flash> Formatted<F> {
         let device = Paired::new(device);
         let geometry = *device.geometry();
         let layout = Layout::new(&geometry, owners)?;
+        let layout = Layout { names_place: Superblock::names_place(&superblock), ..layout };
         let tag_bytes = layout.tag_bytes();
         let durable = Durable::new(device.is_cached());
         Ok(Self {
@@ -221,7 +222,7 @@ impl<F: Flash> Formatted<F> {
         let skipped = page.seq.saturating_sub(self.last_seq + 1).min(Tag::MAX_SKIPPED.into());
         let skipped = if is_counted { skipped as u8 } else { 0 };
         let tag = Tag { kind, page, segment: filling.info, data_crc, window: 0, skipped };
-        tag.encode(&self.layout, &self.ledger, &filling.pages, &mut self.spare);
+        tag.encode(&self.layout, ppn, &self.ledger, &filling.pages, &mut self.spare);
         self.durable.begin(ppn);
         let programmed = match self.layout.place {
             Place::Spare => self.device.program(ppn, data, &self.spare),
@@ -252,9 +253,9 @@ impl<F: Flash> Formatted<F> {
                 }
             }
         };
-        let mut decoded = Tag::decode(&self.layout, &self.spare);
+        let mut decoded = Tag::decode(&self.layout, ppn, &self.spare);
         if decoded == Decoded::Damaged
-            && let Some(tag) = Tag::repair(&self.layout, &mut self.spare)
+            && let Some(tag) = Tag::repair(&self.layout, ppn, &mut self.spare)
         {
             self.repaired_tags += 1;
             (decoded, status) = (Decoded::Tag(tag), ReadStatus::Corrected);

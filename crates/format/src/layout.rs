@@ -94,6 +94,8 @@ pub struct Layout {
     pub ledger: u8,
     /// Entries of a tag's window on the pages before.
     pub window: u8,
+    /// Whether the checksum of a tag covers the number of its page. Not on devices of earlier versions of margay.
+    pub names_place: bool,
 }
 
 impl Layout {
@@ -117,6 +119,7 @@ impl Layout {
             owner_bytes,
             ledger: 0,
             window: 0,
+            names_place: true,
         };
         if geometry.is_byte_programmable() {
             layout.place = Place::Table;

@@ -39,5 +39,5 @@ pub use paired::{geometry_to_format, shown_geometry};
 pub use retired::{decode_retired, encode_retired};
 pub use scan::{FoundPage, FoundSegment};
 pub use store::{Copied, Plain, Store};
-pub use superblock::{ClientKind, SUPERBLOCK_BYTES, Superblock, SuperblockError};
+pub use superblock::{ClientKind, SUPERBLOCK_BYTES, Superblock, SuperblockError, TAGS_NAME_PLACE};
 pub use tag::{Decoded, Earlier, Kind, PageInfo, SegmentInfo, Tag};

@@ -315,7 +315,7 @@ impl<F: Flash> Formatted<F> {
         let table = &mut header[Layout::HEADER_TABLE as usize..len as usize];
         for (index, bytes) in (0..).zip(table.chunks_exact_mut(TAG_BYTES)) {
             let ppn = Ppn(first + header_pages + index);
-            let tag = match Tag::decode(&self.layout, bytes) {
+            let tag = match Tag::decode(&self.layout, ppn, bytes) {
                 Decoded::Erased => continue,
                 Decoded::Void => {
                     found.next = Ppn(ppn.0 + 1);
@@ -326,7 +326,7 @@ impl<F: Flash> Formatted<F> {
                     found.newer = Some(version);
                     None
                 }
-                Decoded::Damaged => Tag::repair(&self.layout, bytes),
+                Decoded::Damaged => Tag::repair(&self.layout, ppn, bytes),
             };
             found.next = Ppn(ppn.0 + 1);
             let Some(tag) = tag else {

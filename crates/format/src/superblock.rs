@@ -11,7 +11,9 @@ const MAGIC: &[u8; 8] = b"MARGAY\x00\x01";
 pub const SUPERBLOCK_BYTES: usize = 384;
 
 /// Features that a reader must know; unknown bits keep the device from being mounted.
-pub const KNOWN_INCOMPATIBLE: u32 = 0;
+pub const KNOWN_INCOMPATIBLE: u32 = TAGS_NAME_PLACE;
+/// Feature that a reader must know: the checksum of a tag covers the number of its page.
+pub const TAGS_NAME_PLACE: u32 = 2;
 /// Features that a writer must know; unknown bits allow reading only.
 pub const KNOWN_READ_ONLY: u32 = 0;
 
@@ -216,6 +218,11 @@ impl Superblock {
             leveling,
             read_only_ranges,
         }))
+    }
+
+    /// Whether the tags on a device with these bytes of a superblock name the places of their pages.
+    pub(crate) fn names_place(bytes: &[u8; SUPERBLOCK_BYTES]) -> bool {
+        u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]) & TAGS_NAME_PLACE != 0
     }
 
     /// Whether it has features that allow this version reading only.

@@ -1,7 +1,7 @@
 use crate::bytes::{PutBytes, Reader};
-use crate::crc::crc32c_of_two;
+use crate::crc::crc32c_of;
 use crate::layout::{Layout, TAG_BYTES, VERSION};
-use margay_flash::SegmentId;
+use margay_flash::{Ppn, SegmentId};
 
 const MAGIC: u8 = 0x6D;
 const NO_SEGMENT: u32 = u32::MAX;
@@ -107,10 +107,17 @@ impl Tag {
     /// The greatest number of sequence numbers that a tag can say were skipped.
     pub const MAX_SKIPPED: u8 = 31;
 
-    /// Writes the tag, with the erased segments of the ledger, latest first, and the pages of the window as
+    /// Writes the tag of the page `ppn`, with the erased segments of the ledger, latest first, and the pages of the window as
     /// (owner, sequence number), ascending; those that do not fit are left out. What is over [`crate::U48_MAX`] is
     /// written as that.
-    pub fn encode(&self, layout: &Layout, ledger: &[(SegmentId, u32)], before: &[(u64, u64)], bytes: &mut [u8]) {
+    pub fn encode(
+        &self,
+        layout: &Layout,
+        ppn: Ppn,
+        ledger: &[(SegmentId, u32)],
+        before: &[(u64, u64)],
+        bytes: &mut [u8],
+    ) {
         let owner_bytes = usize::from(layout.owner_bytes);
         let before = &before[before.len().saturating_sub(layout.window.into())..];
         let skipped = self.skipped.min(Self::MAX_SKIPPED);
@@ -144,12 +151,20 @@ impl Tag {
         let used = len - rest.len();
         let end = layout.tag_bytes();
         bytes[used..end].fill(0xFF);
-        let crc = crc32c_of_two(&bytes[..CRC_AT], &bytes[TAG_BYTES..end]);
+        let crc = Self::crc(layout, ppn, &bytes[..end]);
         bytes[CRC_AT..TAG_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads a tag. `bytes` has at least the length of one.
-    pub fn decode(layout: &Layout, bytes: &[u8]) -> Decoded {
+    /// The CRC of a tag and, where the layout says so, of its page's number before it: a tag that was put elsewhere is
+    /// damaged.
+    fn crc(layout: &Layout, ppn: Ppn, bytes: &[u8]) -> u32 {
+        let place = ppn.0.to_le_bytes();
+        let place = if layout.names_place { &place[..] } else { &[] };
+        crc32c_of([place, &bytes[..CRC_AT], &bytes[TAG_BYTES..]])
+    }
+
+    /// Reads the tag of the page `ppn`. `bytes` has at least the length of one.
+    pub fn decode(layout: &Layout, ppn: Ppn, bytes: &[u8]) -> Decoded {
         let bytes = &bytes[..layout.tag_bytes()];
         if bytes.iter().all(|byte| *byte == 0xFF) {
             return Decoded::Erased;
@@ -157,11 +172,11 @@ impl Tag {
         if bytes.iter().all(|byte| *byte == 0) {
             return Decoded::Void;
         }
-        Self::decode_fields(layout, bytes).unwrap_or(Decoded::Damaged)
+        Self::decode_fields(layout, ppn, bytes).unwrap_or(Decoded::Damaged)
     }
 
     /// Reads the fields of a tag whose bytes are not all erased.
-    fn decode_fields(layout: &Layout, bytes: &[u8]) -> Option<Decoded> {
+    fn decode_fields(layout: &Layout, ppn: Ppn, bytes: &[u8]) -> Option<Decoded> {
         let mut reader = Reader::new(bytes);
         let (magic, version, kind, flags) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
         let (stream, window) = (reader.u8()?, reader.u8()?);
@@ -171,7 +186,7 @@ impl Tag {
         let (heat, data_crc) = (reader.u32()?, reader.u32()?);
         let (opened_us, opened_writes) = (reader.uint(6)?, reader.uint(6)?);
         let crc = reader.u32()?;
-        if magic != MAGIC || crc != crc32c_of_two(&bytes[..CRC_AT], &bytes[TAG_BYTES..]) {
+        if magic != MAGIC || crc != Self::crc(layout, ppn, bytes) {
             return None;
         }
         if version >> 4 > VERSION {
@@ -197,10 +212,10 @@ impl Tag {
 
     /// Finds the one flipped bit that makes damaged bytes a tag again and corrects it. CRC-32C tells every pair
     /// of tags that differ in fewer than 5 bits apart, so a single flip has one explanation.
-    pub fn repair(layout: &Layout, bytes: &mut [u8]) -> Option<Self> {
+    pub fn repair(layout: &Layout, ppn: Ppn, bytes: &mut [u8]) -> Option<Self> {
         for bit in 0..layout.tag_bytes() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            if let Decoded::Tag(tag) = Self::decode(layout, bytes) {
+            if let Decoded::Tag(tag) = Self::decode(layout, ppn, bytes) {
                 return Some(tag);
             }
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -237,6 +252,8 @@ mod tests {
     use crate::U48_MAX;
     use margay_flash::Geometry;
 
+    const PPN: Ppn = Ppn(0x0012_3456);
+
     fn tag() -> Tag {
         let page = PageInfo {
             owner: 4711,
@@ -255,14 +272,14 @@ mod tests {
     fn encoded() -> (Layout, [u8; 256]) {
         let layout = Layout::new(&Geometry::new(9, 32, 4096).unwrap().with_spare(256), 60_000).unwrap();
         let mut bytes = [0xFF; 256];
-        tag().encode(&layout, &[(SegmentId(8), 6)], &[(5, (1 << 40) - 70_000), (6, 1 << 40)], &mut bytes);
+        tag().encode(&layout, PPN, &[(SegmentId(8), 6)], &[(5, (1 << 40) - 70_000), (6, 1 << 40)], &mut bytes);
         (layout, bytes)
     }
 
     #[test]
     fn what_is_written_is_read_with_ledger_and_window() {
         let (layout, bytes) = encoded();
-        assert_eq!(Tag::decode(&layout, &bytes), Decoded::Tag(tag()));
+        assert_eq!(Tag::decode(&layout, PPN, &bytes), Decoded::Tag(tag()));
         let earlier: alloc::vec::Vec<_> = tag().earlier(&layout, &bytes).collect();
         assert_eq!(earlier, [Earlier { owner: 6, seq: Some(1 << 40) }, Earlier { owner: 5, seq: None }]);
         let ledger: alloc::vec::Vec<_> = Tag::ledger(&layout, &bytes).collect();
@@ -295,8 +312,8 @@ mod tests {
             let before = [(owner, 0), (owner, U48_MAX - 1 - 0xFFFE), (owner, U48_MAX - 1)];
             let ledger = [(SegmentId(u32::MAX - 1), u32::MAX)];
             let mut bytes = [0xFF; 256];
-            tag.encode(&layout, &ledger, &before, &mut bytes);
-            assert_eq!(Tag::decode(&layout, &bytes), Decoded::Tag(tag), "{owners} owners");
+            tag.encode(&layout, PPN, &ledger, &before, &mut bytes);
+            assert_eq!(Tag::decode(&layout, PPN, &bytes), Decoded::Tag(tag), "{owners} owners");
             let seqs: alloc::vec::Vec<_> = tag.earlier(&layout, &bytes).map(|earlier| earlier.seq).collect();
             assert_eq!(seqs, [Some(U48_MAX - 1), Some(U48_MAX - 1 - 0xFFFE), None]);
             assert!(tag.earlier(&layout, &bytes).all(|earlier| earlier.owner == owner));
@@ -304,8 +321,8 @@ mod tests {
 
             let over = SegmentInfo { total_erases: u64::MAX, opened_us: 1 << 48, opened_writes: u64::MAX, ..segment };
             let over = Tag { page: PageInfo { version: 1 << 48, time_us: u64::MAX, ..page }, segment: over, ..tag };
-            over.encode(&layout, &ledger, &before, &mut bytes);
-            assert_eq!(Tag::decode(&layout, &bytes), Decoded::Tag(tag), "larger ones are not small ones");
+            over.encode(&layout, PPN, &ledger, &before, &mut bytes);
+            assert_eq!(Tag::decode(&layout, PPN, &bytes), Decoded::Tag(tag), "larger ones are not small ones");
         }
     }
 
@@ -315,8 +332,8 @@ mod tests {
         for bit in 0..layout.tag_bytes() * 8 {
             let mut damaged = bytes;
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Tag::decode(&layout, &damaged), Decoded::Damaged, "bit {bit}");
-            assert_eq!(Tag::repair(&layout, &mut damaged), Some(tag()), "bit {bit}");
+            assert_eq!(Tag::decode(&layout, PPN, &damaged), Decoded::Damaged, "bit {bit}");
+            assert_eq!(Tag::repair(&layout, PPN, &mut damaged), Some(tag()), "bit {bit}");
             assert_eq!(damaged, bytes);
         }
     }
@@ -324,11 +341,27 @@ mod tests {
     #[test]
     fn erased_and_newer_tags_are_told_apart() {
         let (layout, mut bytes) = encoded();
-        assert_eq!(Tag::decode(&layout, &[0xFF; 256]), Decoded::Erased);
-        assert_eq!(Tag::decode(&layout, &[0; 256]), Decoded::Void);
+        assert_eq!(Tag::decode(&layout, PPN, &[0xFF; 256]), Decoded::Erased);
+        assert_eq!(Tag::decode(&layout, PPN, &[0; 256]), Decoded::Void);
         bytes[1] = (VERSION + 1) << 4 | 2;
-        let crc = crc32c_of_two(&bytes[..CRC_AT], &bytes[TAG_BYTES..layout.tag_bytes()]).to_le_bytes();
+        let crc = Tag::crc(&layout, PPN, &bytes[..layout.tag_bytes()]).to_le_bytes();
         bytes[CRC_AT..TAG_BYTES].copy_from_slice(&crc);
-        assert_eq!(Tag::decode(&layout, &bytes), Decoded::Newer(VERSION + 1));
+        assert_eq!(Tag::decode(&layout, PPN, &bytes), Decoded::Newer(VERSION + 1));
+    }
+
+    #[test]
+    fn the_tag_of_another_page_is_damaged_and_no_flipped_bit_explains_it() {
+        let geometry = Geometry::new(16, 64, 4096).unwrap().with_spare(256);
+        let layout = Layout::new(&geometry, 1000).unwrap();
+        let mut bytes = [0; 256];
+        tag().encode(&layout, PPN, &[], &[], &mut bytes);
+        for bits in (0..32).flat_map(|one| (0..=one).map(move |other| 1u32 << one | 1 << other)) {
+            let elsewhere = Ppn(PPN.0 ^ bits);
+            assert_eq!(Tag::decode(&layout, elsewhere, &bytes), Decoded::Damaged, "{bits:x}");
+            assert_eq!(Tag::repair(&layout, elsewhere, &mut bytes.clone()), None, "{bits:x}");
+        }
+        let before = Layout { names_place: false, ..layout };
+        tag().encode(&before, PPN, &[], &[], &mut bytes);
+        assert!(matches!(Tag::decode(&before, Ppn(1), &bytes), Decoded::Tag(_)), "as it was before");
     }
 }

@@ -6,7 +6,7 @@ use core::fmt;
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 use margay_format::{
     Anchor, ClientKind, FindError, Formatted, FreeList, FreeSegment, Layout, LayoutError, Record, SUPERBLOCK_BYTES,
-    SegmentInfo, Store, Superblock, SuperblockError, find_superblock, shown_geometry,
+    SegmentInfo, Store, Superblock, SuperblockError, TAGS_NAME_PLACE, find_superblock, shown_geometry,
 };
 
 /// How a device is formatted.
@@ -124,7 +124,7 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
         created_s: options.created_s,
         compatible: 0,
         read_only_compatible: 0,
-        incompatible: 0,
+        incompatible: TAGS_NAME_PLACE,
         low_water: options.log_blocks,
         high_water: options.log_blocks,
         max_pages_per_write: 0,

@@ -55,8 +55,8 @@ fn check(path: &Path) {
 }
 
 /// Images that must stay readable: version 1 of the image file; version 2, with a mark; the same since erases wait until
-/// what replaces the erased pages is durable. The last one is that of today.
-const GOLDEN: [&str; 3] = ["hybrid-1", "hybrid-2", "hybrid-2-erases-wait"];
+/// what replaces the erased pages is durable; the same with tags that name their places. The last one is that of today.
+const GOLDEN: [&str; 4] = ["hybrid-1", "hybrid-2", "hybrid-2-erases-wait", "hybrid-2-places"];
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.img.zst"))

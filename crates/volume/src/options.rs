@@ -2,7 +2,7 @@ use crate::VolumeError;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use margay_flash::{Flash, Geometry};
-use margay_format::{ClientKind, Formatted, Layout, LayoutError, Superblock, geometry_to_format};
+use margay_format::{ClientKind, Formatted, Layout, LayoutError, Superblock, TAGS_NAME_PLACE, geometry_to_format};
 use margay_log::{Config, Policies};
 use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Sizing};
 
@@ -57,7 +57,7 @@ impl StoreOptions {
             created_s: self.created_s,
             compatible: 0,
             read_only_compatible: 0,
-            incompatible: 0,
+            incompatible: TAGS_NAME_PLACE,
             low_water: self.low_water,
             high_water: self.high_water,
             max_pages_per_write: self.max_pages_per_write,

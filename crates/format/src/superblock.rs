@@ -11,7 +11,9 @@ const MAGIC: &[u8; 8] = b"MARGAY\x00\x01";
 pub const SUPERBLOCK_BYTES: usize = 384;
 
 /// Features that a reader must know; unknown bits keep the device from being mounted.
-pub const KNOWN_INCOMPATIBLE: u32 = 0;
+pub const KNOWN_INCOMPATIBLE: u32 = HOLE_PAGES;
+/// Feature of a file system that a reader must know: pages of holes (FORMAT.md, "Holes").
+pub const HOLE_PAGES: u32 = 1;
 /// Features that a writer must know; unknown bits allow reading only.
 pub const KNOWN_READ_ONLY: u32 = 0;
 

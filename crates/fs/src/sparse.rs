@@ -54,6 +54,9 @@ impl<D: Store> Fs<D> {
         if offset >= end {
             return Ok(());
         }
+        if !self.index.hole_pages {
+            self.want_hole(object)?;
+        }
         self.before_change(object)?;
         let first = offset.div_ceil(page_bytes);
         // What is behind the end of the file in its last chunk says nothing.
@@ -88,9 +91,6 @@ impl<D: Store> Fs<D> {
             // The header has to know the size that the chunk in memory brought.
             self.flush_tail(object)?;
         }
-        if !self.index.hole_pages {
-            self.want_hole(object)?;
-        }
         // From here until the header page is marked as changed nothing may be programmed.
         let page = self.node(object)?.page;
         self.ready(Some(page))?;
@@ -117,25 +117,35 @@ impl<D: Store> Fs<D> {
         gone.into_iter().try_for_each(|ppn| self.erase_if_empty(ppn))
     }
 
-    /// Whether the list of holes in the header of a file may become too long by one more change.
-    fn is_crowded(&self, object: u32) -> bool {
+    /// Pages that are needed if the list of holes in the header of a file becomes too long by one more change.
+    fn pages_for_holes(&self, object: u32) -> u64 {
         let (page_bytes, room_bytes) = (self.index.page_bytes, self.index.room_bytes());
-        let Some(node) = self.index.node(object) else { return false };
+        let Some(node) = self.index.node(object) else { return 0 };
         let count = node.chunks.hole_count();
         // Counting the bytes of the rest takes longer.
-        count > 0 && count + 2 > max_holes(node, page_bytes, room_bytes)
+        if count == 0 || count + 2 <= max_holes(node, page_bytes, room_bytes) {
+            return 0;
+        }
+        if self.index.hole_pages {
+            return 1;
+        }
+        let mut lens: Vec<u64> = node.chunks.holes(u32::MAX).iter().map(|(first, end)| (end - first).into()).collect();
+        lens.sort_unstable();
+        lens.iter().take(2).sum()
     }
 
     /// Fails with [`FsError::NoSpace`] unless there is room for one more chunk of a file, and for a page of holes if it
     /// needs one.
     pub(crate) fn want_chunk(&mut self, object: u32) -> Result<(), FsError> {
-        let pages = 1 + u64::from(self.is_crowded(object));
-        self.want_room(pages)
+        self.want_room(1 + self.pages_for_holes(object))
     }
 
-    /// Fails with [`FsError::NoSpace`] unless there is room for a page of holes if one more hole needs one.
+    /// Fails with [`FsError::NoSpace`] unless there is room for what one more hole needs.
     pub(crate) fn want_hole(&mut self, object: u32) -> Result<(), FsError> {
-        if self.is_crowded(object) { self.want_room(1) } else { Ok(()) }
+        match self.pages_for_holes(object) {
+            0 => Ok(()),
+            pages => self.want_room(pages),
+        }
     }
 
     /// Updates the list of holes in the header of a file. What it has no room for goes to pages of holes.
@@ -241,7 +251,6 @@ impl<D: Store> Fs<D> {
         let zeros = vec![0; page_bytes as usize];
         for (first, end) in &holes[..holes.len() - max_holes] {
             for chunk in *first..*end {
-                self.want_room(1)?;
                 self.put_chunk(object, chunk, &zeros, true)?;
             }
         }

@@ -235,7 +235,11 @@ impl Both {
             Op::Punch(d, n, at, len) => {
                 let d = self.model.directory(d);
                 let Some(Entry::File(file)) = self.model.names(d).get(&name(n)).cloned() else { return };
-                fs.punch_hole(self.files[file], at.into(), len.into()).unwrap();
+                let punched = fs.punch_hole(self.files[file], at.into(), len.into());
+                if fs.superblock().unwrap().incompatible == 0 && punched == Err(FsError::NoSpace) {
+                    return;
+                }
+                punched.unwrap();
                 let content = &mut self.model.files[file].0;
                 let (at, end) = ((at as usize).min(content.len()), ((at + len) as usize).min(content.len()));
                 content[at..end].fill(0);

@@ -196,6 +196,9 @@ impl Oracle {
             return Err(format!("names are none of the {trees} that they may be; from the nearest: {nearest}"));
         };
         self.trees = vec![self.trees.swap_remove(at)];
+        // Names that were given later are lost.
+        let found = self.trees[0].0;
+        self.named.values_mut().for_each(|named| *named = found.min(*named));
         let mut files = BTreeMap::new();
         for (id, object) in objects {
             let versions = &self.files[&id];

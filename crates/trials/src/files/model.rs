@@ -140,8 +140,11 @@ impl Oracle {
 
     /// How much was tried since `before`, by the step that failed last.
     pub fn tried_since(&self, before: &Self) -> Tried {
-        let trees = self.trees.len() - before.trees.len();
-        let tried = |(id, versions): (&u32, &Vec<_>)| (*id, versions.len() - before.files.get(id).map_or(0, Vec::len));
+        // A sync that was done leaves fewer.
+        let trees = self.trees.len().saturating_sub(before.trees.len());
+        let tried = |(id, versions): (&u32, &Vec<_>)| {
+            (*id, versions.len().saturating_sub(before.files.get(id).map_or(0, Vec::len)))
+        };
         Tried { trees, files: self.files.iter().map(tried).collect() }
     }
 

@@ -250,9 +250,9 @@ impl<D: Store> Fs<D> {
         (self.index.memory_bytes(), self.log.memory_bytes())
     }
 
-    /// Number of pages of headers.
+    /// Number of pages of headers on flash.
     pub fn header_pages(&self) -> usize {
-        self.index.pages.len()
+        self.index.pages.iter().filter(|page| page.at.is_some()).count()
     }
 
     /// Recomputes every count and compares. O(pages).

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use margay_flash::{Flash, FlashError};
 use margay_format::{
-    ClientKind, FindError, Formatted, HOLE_PAGES, Layout, PageOwner, Superblock, encode_files_checkpoint, find_superblock,
+    ClientKind, FindError, Formatted, HOLE_PAGES, Layout, PageOwner, Superblock, encode_files_checkpoint,
+    find_superblock,
 };
 use margay_log::{Config, Log, LogError, MountReport, Policies, Recovered, ScanError, recover};
 

@@ -1,14 +1,14 @@
 //! What a file system adds to the recovery of its device: the header pages, and which pages of data count.
 
-use crate::header::node_of;
 use crate::chunks::FoundMap;
+use crate::header::node_of;
 use crate::holes::bit;
 use crate::index::{HeaderPage, Index};
 use crate::node::Kind;
 use crate::tree::{AsOf, Candidate, build, newest};
 use crate::{Owned, PageOwner, Problem};
-use alloc::collections::BTreeMap;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Ppn};
 use margay_format::{

@@ -126,7 +126,7 @@ impl Holes {
         // One that is just being written is not said to be there.
         let mut groups = self.maps.iter().filter(|(_, map)| !map.covered.is_empty()).map(|(group, _)| *group);
         let first = groups.next()?;
-        Some((first, groups.last().unwrap_or(first) + 1))
+        Some((first, groups.next_back().unwrap_or(first) + 1))
     }
 
     pub fn map(&self, group: u32) -> Option<&HoleMap> {

@@ -92,6 +92,51 @@ fn a_punched_hole_gives_its_room_back_at_once_and_stays_after_a_power_cut() {
 }
 
 #[test]
+fn what_a_hole_replaced_does_not_come_back_when_segments_are_erased_before_a_power_cut() {
+    let geometry = Geometry::new(24, 16, 512).unwrap().with_spare(128);
+    for seed in 0..40u64 {
+        let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let mut below = |limit: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % limit
+        };
+        let mut files = format_files(RamFlash::new(geometry), &FilesFormatOptions::default()).unwrap();
+        let file = files.create(ROOT, b"f", &NewObject::FILE).unwrap().object;
+        let other = files.create(ROOT, b"other", &NewObject::FILE).unwrap().object;
+        files.write(other, 0, &[200; 120 * 512]).unwrap();
+        let mut version = 0;
+        let mut held = [0; 40];
+        for _ in 0..4 {
+            for _ in 0..60 {
+                let chunk = below(40);
+                version = version % 190 + 1;
+                held[chunk as usize] = version;
+                files.write(file, chunk * 512, &[version; 512]).unwrap();
+                files.write(other, below(120) * 512, &[201; 512]).unwrap();
+            }
+            files.sync().unwrap();
+            let first = below(20);
+            files.punch_hole(file, first * 512, 20 * 512).unwrap();
+            // No header changes: only the erasing of segments asks for what was punched to be on flash.
+            for _ in 0..below(200) {
+                files.write(other, below(120) * 512, &[202; 512]).unwrap();
+            }
+            files = open_files(files.into_device().into_device(), &FilesOpenOptions::default()).unwrap().files;
+            let mut page = [0; 512];
+            for chunk in 0..40u64 {
+                page.fill(0);
+                files.read(file, chunk * 512, &mut page).unwrap();
+                let is_punched = (first..first + 20).contains(&chunk) && is_zero(&page);
+                assert!(is_punched || page == [held[chunk as usize]; 512], "seed {seed}: chunk {chunk} holds {}", page[0]);
+                held[chunk as usize] = page[0];
+            }
+        }
+    }
+}
+
+#[test]
 fn a_file_can_have_as_many_holes_as_pages_beside_attributes_that_fill_its_header() {
     let mut files = formatted(32);
     let file = files.create(ROOT, b"f", &NewObject::FILE).unwrap().object;

@@ -220,10 +220,14 @@ impl<D: Store> Fs<D> {
         let old = node.chunks.get(chunk);
         let fills_hole = old.is_none() && u64::from(chunk) * page_bytes < node.size_on_flash();
         node.resized |= fills_hole;
-        node.holes_changed |= fills_hole;
+        let holes = node.chunks.hole_count();
         let content = Content::Chunk { object, chunk, whole };
         self.log.write(&mut self.index, PageOwner::chunk(object, chunk), content, data, Hint::None, now_us)?;
         self.counters.data_pages += 1;
+        if fills_hole && let Some(node) = self.index.node_mut(object) {
+            // One that only became shorter takes as much room in the header as before.
+            node.holes_changed |= node.chunks.hole_count() != holes || node.chunks.maps().next().is_some();
+        }
         old.map_or(Ok(()), |old| self.erase_if_empty(old))
     }
 

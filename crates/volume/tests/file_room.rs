@@ -129,7 +129,11 @@ fn what_a_hole_replaced_does_not_come_back_when_segments_are_erased_before_a_pow
                 page.fill(0);
                 files.read(file, chunk * 512, &mut page).unwrap();
                 let is_punched = (first..first + 20).contains(&chunk) && is_zero(&page);
-                assert!(is_punched || page == [held[chunk as usize]; 512], "seed {seed}: chunk {chunk} holds {}", page[0]);
+                assert!(
+                    is_punched || page == [held[chunk as usize]; 512],
+                    "seed {seed}: chunk {chunk} holds {}",
+                    page[0]
+                );
                 held[chunk as usize] = page[0];
             }
         }

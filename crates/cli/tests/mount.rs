@@ -172,6 +172,106 @@ fn committed_rows_and_git_objects_survive_kill_9_in_the_middle() {
 }
 
 #[test]
+fn holes_of_files_take_no_room_and_programs_find_them() {
+    if !has_fuse() || !has("python3") || !has("fallocate") {
+        return;
+    }
+    let image = Image::new(&["--size", "8M"]);
+    let mounted = image.mount(&[]);
+    // Single bytes 1 MiB from each other, which filled the device after 134 of them.
+    let pieces = "python3 -c '
+import os
+fd = os.open(\"sparse\", os.O_RDWR | os.O_CREAT)
+size = lambda: os.fstat(fd).st_size
+if size() == 0: [os.pwrite(fd, b\"x\", i << 20) for i in range(1000)]
+os.fsync(fd)
+at, pieces = 0, []
+while at < size():
+    data = os.lseek(fd, at, os.SEEK_DATA); at = os.lseek(fd, data, os.SEEK_HOLE); pieces.append((data, at))
+assert pieces == [(i << 20, min((i << 20) + 4096, size())) for i in range(1000)], pieces
+print(len(pieces), os.fstat(fd).st_blocks // 8, all(os.pread(fd, 2, i << 20)[:1] == b\"x\" for i in range(1000)))'";
+    assert_eq!(mounted.sh(pieces), "1000 1000 True\n");
+    mounted.kill();
+    image.check();
+    let mounted = image.mount(&[]);
+    assert_eq!(mounted.sh(pieces), "1000 1000 True\n");
+    mounted.sh("rm sparse; head -c 1000000 /dev/urandom > f; cp f ../f; sync f");
+    let punch = "fallocate -p -o 5000 -l 500000";
+    assert_eq!(mounted.sh(&format!("{punch} f; {punch} ../f; cmp f ../f; stat -c '%s %b' f")), "1000000 992\n");
+    let zero = "fallocate -z -o 700000 -l 400000";
+    assert_eq!(mounted.sh(&format!("{zero} f; {zero} ../f; cmp f ../f; stat -c '%s %b' f")), "1100000 400\n");
+    let refused = Command::new("fallocate").args(["-l", "10000"]).arg(image.folder().join("g")).output().unwrap();
+    assert!(text(&refused).contains("not supported"), "{}", text(&refused));
+    mounted.sh("sync f");
+    mounted.kill();
+    image.check();
+    let mounted = image.mount(&[]);
+    mounted.sh("cmp f ../f; cp --sparse=auto f g; cmp f g; truncate -s 60G h; rm f g h");
+    mounted.unmount();
+    image.check();
+}
+
+#[test]
+fn a_full_file_system_can_be_tidied_up_and_its_room_is_free_at_once() {
+    if !has_fuse() || !has("python3") {
+        return;
+    }
+    let image = Image::new(&["--size", "8M"]);
+    let mounted = image.mount(&[]);
+    let used = mounted.sh("python3 -c '
+import os
+free = lambda: os.statvfs(\".\").f_bfree
+before = free()
+for i in range(500): open(\"small%d\" % i, \"w\").write(\"x\")
+fd = os.open(\"large\", os.O_CREAT | os.O_WRONLY)
+try:
+    while True: os.write(fd, bytes(4096))
+except OSError as error: assert error.errno == 28, error
+os.close(fd)
+assert free() == 0
+for i in range(250): os.rename(\"small%d\" % i, \"renamed%d\" % i)
+for name in os.listdir(\".\"): os.unlink(name)
+print(before - free())
+fd = os.open(\"large\", os.O_CREAT | os.O_WRONLY)
+for i in range(free() - 1): os.write(fd, bytes(4096))'");
+    assert!(used.trim().parse::<u32>().unwrap() <= 3, "{used}");
+    mounted.unmount();
+    image.check();
+}
+
+#[test]
+fn with_sync_names_every_answered_operation_on_names_survives_kill_9() {
+    if !has_fuse() {
+        return;
+    }
+    let image = Image::new(&["--size", "8M"]);
+    let mut expected = vec![".".to_owned()];
+    let last =
+        ["touch new", "mkdir new", "ln old new", "ln -s old new", "mkfifo new", "mv old new", "rm old", "rmdir dir"];
+    for last in last {
+        let mounted = image.mount(&["--sync-names", "--commit", "86400"]);
+        assert_eq!(mounted.sh("find . | sort").lines().collect::<Vec<_>>(), expected);
+        expected = mounted
+            .sh(&format!("rm -rf ./*; mkdir dir; touch old; {last}; find . | sort"))
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        mounted.kill();
+        image.check();
+    }
+}
+
+#[test]
+fn sqlite_in_its_default_journal_mode_loses_no_commit_with_sync_names() {
+    if !has_fuse() || !has("python3") {
+        return;
+    }
+    let script = common::root().join("scripts/journal-modes.py");
+    let output = Command::new(script).args([MARGAY, "4", "DELETE"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
 fn pjdfstest_finds_no_fault() {
     if !has_fuse() || !has("pjdfstest") {
         return;

@@ -10,8 +10,10 @@ use margay_flash::Ppn;
 
 /// Number of objects that there can be, number 0 included, which is the file system's own.
 pub const MAX_OBJECTS: u32 = 1 << 24;
-/// Number of chunks that a file can have: pages of data.
+/// Number of chunks of an object that there can be numbers for.
 pub const MAX_CHUNKS: u32 = 1 << 24;
+/// Number of chunks that a file can have, pages of data, where the pages of holes take the last numbers.
+pub const MAX_DATA_CHUNKS: u32 = MAX_CHUNKS - (1 << 13);
 
 /// Chunk of object 0 that is the first page of object headers.
 const FIRST_HEADER: u32 = 16;
@@ -33,6 +35,9 @@ pub enum Owned {
     Headers(u32),
     /// A page of a file's data.
     Chunk(u32, u32),
+    /// A page that says which chunks of a group an object does not have (FORMAT.md, "Holes"); of object 0 the header pages.
+    /// On a device without [`crate::HOLE_PAGES`] it is the chunk behind [`MAX_DATA_CHUNKS`] with this number.
+    Holes(u32, u32),
     /// Nothing that this version knows.
     Unknown,
 }
@@ -55,6 +60,11 @@ impl PageOwner {
         Self((object as u64) << 24 | chunk as u64)
     }
 
+    /// Of the page that says which chunks of a group an object does not have.
+    pub const fn holes(object: u32, group: u32) -> Self {
+        Self::chunk(object, MAX_DATA_CHUNKS + group)
+    }
+
     /// From the number that is on flash.
     pub const fn from_u64(owner: u64) -> Self {
         Self(owner)
@@ -72,6 +82,7 @@ impl PageOwner {
         match (object, chunk) {
             (0, 0) => Owned::Superblock,
             (0, 1) => Owned::Retired,
+            (0..0x100_0000, MAX_DATA_CHUNKS..) => Owned::Holes(object as u32, chunk - MAX_DATA_CHUNKS),
             (0, FIRST_HEADER..) => Owned::Headers(chunk - FIRST_HEADER),
             (1..0x100_0000, _) => Owned::Chunk(object as u32, chunk),
             _ => Owned::Unknown,

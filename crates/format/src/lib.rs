@@ -15,6 +15,7 @@ mod files;
 mod formatted;
 mod free;
 mod header;
+mod holes;
 mod layout;
 mod log_state;
 mod paired;
@@ -29,15 +30,18 @@ pub use bytes::{PutBytes, Reader, U48_MAX};
 pub use crc::crc32c;
 pub use disk::{DiskPage, OwnPages, decode_disk_checkpoint, encode_disk_checkpoint};
 pub use durable::Verified;
-pub use files::{MAX_CHUNKS, MAX_OBJECTS, Owned, PageOwner, decode_files_checkpoint, encode_files_checkpoint};
+pub use files::{
+    MAX_CHUNKS, MAX_DATA_CHUNKS, MAX_OBJECTS, Owned, PageOwner, decode_files_checkpoint, encode_files_checkpoint,
+};
 pub use formatted::Formatted;
 pub use free::{FreeList, FreeSegment, Freed, Opening};
 pub use header::{HeaderPage, ObjectHeader, ObjectKind, Time};
+pub use holes::HolePage;
 pub use layout::{Layout, LayoutError, Place, TAG_BYTES, VERSION};
 pub use log_state::{LogState, OpenSegment, SegmentRecord, SegmentState};
 pub use paired::{geometry_to_format, shown_geometry};
 pub use retired::{decode_retired, encode_retired};
 pub use scan::{FoundPage, FoundSegment};
 pub use store::{Copied, Plain, Store};
-pub use superblock::{ClientKind, SUPERBLOCK_BYTES, Superblock, SuperblockError, TAGS_NAME_PLACE};
+pub use superblock::{ClientKind, HOLE_PAGES, SUPERBLOCK_BYTES, Superblock, SuperblockError, TAGS_NAME_PLACE};
 pub use tag::{Decoded, Earlier, Kind, PageInfo, SegmentInfo, Tag};

@@ -11,7 +11,9 @@ const MAGIC: &[u8; 8] = b"MARGAY\x00\x01";
 pub const SUPERBLOCK_BYTES: usize = 384;
 
 /// Features that a reader must know; unknown bits keep the device from being mounted.
-pub const KNOWN_INCOMPATIBLE: u32 = TAGS_NAME_PLACE;
+pub const KNOWN_INCOMPATIBLE: u32 = HOLE_PAGES | TAGS_NAME_PLACE;
+/// Feature of a file system that a reader must know: pages of holes (FORMAT.md, "Holes").
+pub const HOLE_PAGES: u32 = 1;
 /// Feature that a reader must know: the checksum of a tag covers the number of its page.
 pub const TAGS_NAME_PLACE: u32 = 2;
 /// Features that a writer must know; unknown bits allow reading only.

@@ -38,6 +38,16 @@ pub enum Problem {
         /// Where it is.
         ppn: Ppn,
     },
+    /// A page that says what holes a file has, or which header pages there are not, cannot be read: what was removed from
+    /// it may seem to be there.
+    Holes {
+        /// The file; 0 for header pages.
+        object: u32,
+        /// Which group of its chunks.
+        group: u32,
+        /// Where it is.
+        ppn: Ppn,
+    },
     /// The checkpoint of the clean stop disagrees with the pages on an object.
     Checkpoint {
         /// The object.
@@ -58,6 +68,15 @@ impl fmt::Display for Problem {
             Self::Chunk { object, chunk, ppn } => {
                 write!(f, "chunk {chunk} of object {object} (page {ppn} of the device) cannot be read")
             }
+            Self::Holes { object: 0, ppn, .. } => write!(
+                f,
+                "the page (page {ppn} of the device) that says which names are gone cannot be read; removed names may be back"
+            ),
+            Self::Holes { object, group, ppn } => write!(
+                f,
+                "page {group} of the holes of object {object} (page {ppn} of the device) cannot be read; bytes that were \
+                 removed from it may be back"
+            ),
             Self::Checkpoint { object } => write!(f, "the checkpoint and the pages disagree on object {object}"),
         }
     }

@@ -1,7 +1,7 @@
 //! Reading and writing the data of files.
 
 use crate::node::{Kind, Tail};
-use crate::{Fs, FsError, MAX_CHUNKS, PageOwner};
+use crate::{Fs, FsError, PageOwner};
 use alloc::vec;
 use margay_flash::Ppn;
 use margay_format::Store;
@@ -14,10 +14,10 @@ pub(crate) const HOLE_BYTES: usize = 16;
 impl<D: Store> Fs<D> {
     /// Bytes of the largest file.
     pub fn max_file_bytes(&self) -> u64 {
-        u64::from(MAX_CHUNKS) * u64::from(self.index.page_bytes)
+        u64::from(self.index.max_chunks()) * u64::from(self.index.page_bytes)
     }
 
-    fn file(&self, object: u32) -> Result<&crate::node::Node, FsError> {
+    pub(crate) fn file(&self, object: u32) -> Result<&crate::node::Node, FsError> {
         let node = self.node(object)?;
         match node.kind {
             Kind::File => Ok(node),
@@ -102,10 +102,7 @@ impl<D: Store> Fs<D> {
             }
             done += count;
             let node = self.index.node_mut(object).expect("it was found above");
-            if node.size < at + count as u64 {
-                node.size = at + count as u64;
-                node.resized = true;
-            }
+            node.grow(at + count as u64, page_bytes as u32);
         }
         let now = self.time;
         let node = self.node_mut(object)?;
@@ -118,7 +115,7 @@ impl<D: Store> Fs<D> {
 
     /// The truncation must be on flash first: otherwise bytes that were cut off could come back together with the bytes
     /// written now.
-    fn before_change(&mut self, object: u32) -> Result<(), FsError> {
+    pub(crate) fn before_change(&mut self, object: u32) -> Result<(), FsError> {
         match self.index.node(object) {
             Some(node) if node.shrunk && !self.index.single => {
                 let page = node.page;
@@ -131,11 +128,12 @@ impl<D: Store> Fs<D> {
     fn put_whole(&mut self, object: u32, chunk: u32, data: &[u8]) -> Result<(), FsError> {
         let node = self.index.node(object).expect("the caller found it");
         if node.chunks.get(chunk).is_none() {
-            self.want_room(1)?;
+            self.want_chunk(object)?;
         }
-        // The whole chunk is overwritten, so its old content in memory is not needed.
+        self.put_chunk(object, chunk, data, true)?;
+        // The whole chunk was overwritten, so its old content in memory is not needed.
         self.drop_tail(object);
-        self.put_chunk(object, chunk, data, true)
+        Ok(())
     }
 
     fn put_part(&mut self, object: u32, chunk: u32, within: usize, data: &[u8], end: u64) -> Result<(), FsError> {
@@ -147,8 +145,7 @@ impl<D: Store> Fs<D> {
         tail.data[within..within + data.len()].copy_from_slice(data);
         // A chunk that is complete does not wait in memory.
         if within + data.len() == page_bytes && grows {
-            node.size = end;
-            node.resized = true;
+            node.grow(end, page_bytes as u32);
             return self.flush_tail(object);
         }
         Ok(())
@@ -163,7 +160,7 @@ impl<D: Store> Fs<D> {
         }
         let (old, size) = (node.chunks.get(chunk), node.size);
         if old.is_none() {
-            self.want_room(1)?;
+            self.want_chunk(object)?;
         }
         let mut data = vec![0; page_bytes].into_boxed_slice();
         if let Some(ppn) = old {
@@ -177,9 +174,12 @@ impl<D: Store> Fs<D> {
         Ok(())
     }
 
-    fn drop_tail(&mut self, object: u32) {
-        if let Some(node) = self.index.node_mut(object) {
-            node.tail = None;
+    pub(crate) fn drop_tail(&mut self, object: u32) {
+        if let Some(node) = self.index.node_mut(object)
+            && node.tail.take().is_some()
+        {
+            // Holes before it come to be in the header.
+            node.holes_changed |= node.chunks.hole_count() > 0;
             self.index.tails.remove(&object);
         }
     }
@@ -202,8 +202,7 @@ impl<D: Store> Fs<D> {
         let node = self.index.node_mut(object).expect("it was found above");
         match result {
             Ok(()) => {
-                node.tail = None;
-                self.index.tails.remove(&object);
+                self.drop_tail(object);
                 self.times_changed(object);
                 self.update_holes(object)
             }
@@ -215,16 +214,20 @@ impl<D: Store> Fs<D> {
     }
 
     /// Programs a chunk. `whole` says that no byte will be added to it, because it is full or the file has ended.
-    fn put_chunk(&mut self, object: u32, chunk: u32, data: &[u8], whole: bool) -> Result<(), FsError> {
+    pub(crate) fn put_chunk(&mut self, object: u32, chunk: u32, data: &[u8], whole: bool) -> Result<(), FsError> {
         let (page_bytes, now_us) = (u64::from(self.index.page_bytes), self.now_us());
         let node = self.index.node_mut(object).expect("the caller found it");
         let old = node.chunks.get(chunk);
         let fills_hole = old.is_none() && u64::from(chunk) * page_bytes < node.size_on_flash();
         node.resized |= fills_hole;
-        node.holes_changed |= fills_hole;
+        let holes = node.chunks.hole_count();
         let content = Content::Chunk { object, chunk, whole };
         self.log.write(&mut self.index, PageOwner::chunk(object, chunk), content, data, Hint::None, now_us)?;
         self.counters.data_pages += 1;
+        if fills_hole && let Some(node) = self.index.node_mut(object) {
+            // One that only became shorter takes as much room in the header as before.
+            node.holes_changed |= node.chunks.hole_count() != holes || node.chunks.maps().next().is_some();
+        }
         old.map_or(Ok(()), |old| self.erase_if_empty(old))
     }
 
@@ -254,6 +257,7 @@ impl<D: Store> Fs<D> {
         if size > old {
             self.before_change(object)?;
             self.zero_end(object)?;
+            self.want_hole(object)?;
         }
         // From here until the header page is marked as changed nothing may be programmed.
         let page = self.node(object)?.page;
@@ -271,6 +275,7 @@ impl<D: Store> Fs<D> {
             tail.size_before = tail.size_before.min(size);
         }
         let gone = node.chunks.truncate(keep);
+        node.grow(size, page_bytes as u32);
         (node.size, node.mtime, node.ctime, node.modified) = (size, now, now, true);
         node.resized |= size != old;
         node.holes_changed |= size != old;
@@ -287,46 +292,6 @@ impl<D: Store> Fs<D> {
             self.erase_if_empty(ppn)?;
         }
         self.update_holes(object)
-    }
-
-    /// Updates the list of holes in the header of a file. If they take too much room, the shortest holes are filled
-    /// with zeros.
-    fn update_holes(&mut self, object: u32) -> Result<(), FsError> {
-        let Some(node) = self.index.node_mut(object) else { return Ok(()) };
-        if !core::mem::take(&mut node.holes_changed) {
-            return Ok(());
-        }
-        let result = self.list_holes(object);
-        if let Some(node) = self.index.node_mut(object) {
-            node.holes_changed |= result.is_err();
-        }
-        result
-    }
-
-    fn list_holes(&mut self, object: u32) -> Result<(), FsError> {
-        let max_holes = self.index.room_bytes() / 32;
-        let node = self.node(object)?;
-        let mut holes = crate::header::holes(node, self.index.page_bytes);
-        if holes.len() > max_holes {
-            holes.sort_by_key(|(first, end)| end - first);
-            let zeros = vec![0; self.index.page_bytes as usize];
-            for (first, end) in &holes[..holes.len() - max_holes] {
-                for chunk in *first..*end {
-                    self.want_room(1)?;
-                    self.put_chunk(object, chunk, &zeros, true)?;
-                }
-            }
-            self.node_mut(object)?.holes_changed = false;
-        }
-        self.ready_to_grow(object, HOLE_BYTES)?;
-        match self.index.resize(object) {
-            Some(left) => {
-                let page = self.node(object)?.page;
-                self.touch(page, false)?;
-                self.touch(left, false)
-            }
-            None => Ok(()),
-        }
     }
 
     /// A user opens an object.

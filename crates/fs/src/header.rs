@@ -1,5 +1,6 @@
 //! Objects in memory as headers on flash, and back.
 
+use crate::MAX_NAME_BYTES;
 use crate::node::{Kind, Node};
 use alloc::vec::Vec;
 use margay_format::ObjectHeader;
@@ -48,9 +49,15 @@ pub(crate) fn header_bytes(node: &Node, page_bytes: u32) -> usize {
     header_of(0, node, page_bytes).len_bytes()
 }
 
-/// The ranges of chunks that a file does not have on flash.
-pub(crate) fn holes(node: &Node, page_bytes: u32) -> Vec<(u32, u32)> {
-    node.chunks.holes(node.size_on_flash().div_ceil(u64::from(page_bytes)) as u32)
+/// The ranges of chunks that a file does not have on flash and that no page of holes covers, and which pages there are.
+fn holes(node: &Node, page_bytes: u32) -> Vec<(u32, u32)> {
+    node.chunks.holes(node.chunks_on_flash(page_bytes))
+}
+
+/// How many ranges of holes the header of a file may list, beside the groups that have pages of holes.
+pub(crate) fn max_holes(node: &Node, page_bytes: u32, room_bytes: usize) -> usize {
+    let without = ObjectHeader { holes: Vec::new(), ..header_of(0, node, page_bytes) }.len_bytes();
+    (room_bytes / 32).min(room_bytes.saturating_sub(without + MAX_NAME_BYTES + 8) / 8)
 }
 
 #[cfg(test)]
@@ -66,6 +73,7 @@ mod tests {
         let mut file = Node::new(Kind::File, 0o4755, 1000, 7, 1, b"name", now);
         (file.size, file.generation) = (3 * 512 + 9, 77);
         file.chunks.set(2, Ppn(5));
+        file.chunks.grow(0, 4, 512);
         file.attributes.insert(b"user.a".as_slice().into(), b"value".as_slice().into());
         let mut link = Node::new(Kind::Symlink, 0o777, 0, 0, 1, b"to", now);
         link.target = b"../else/where".as_slice().into();

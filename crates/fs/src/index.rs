@@ -1,10 +1,11 @@
 use crate::header::{header_bytes, header_of};
 use crate::node::{Kind, Node};
-use crate::{MAX_OBJECTS, Owned, PageOwner};
+use crate::{MAX_CHUNKS, MAX_DATA_CHUNKS, MAX_OBJECTS, Owned, PageOwner};
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{vec, vec::Vec};
 use margay_flash::Ppn;
+use margay_format::HolePage;
 use margay_log::Client;
 
 /// Number of the root directory.
@@ -42,6 +43,13 @@ pub(crate) struct Index {
     pub soft: BTreeSet<u32>,
     /// Objects with a tail in memory.
     pub tails: BTreeSet<u32>,
+    /// Whether there may be pages of holes; without them short holes are filled with zeros, and header pages are never
+    /// given back.
+    pub hole_pages: bool,
+    /// Pages that say which header pages there are not, by group.
+    header_holes: BTreeMap<u32, Ppn>,
+    /// Header pages on flash that hold no header; they can be given back.
+    pub empty: BTreeSet<u32>,
     pub superblock: Option<Ppn>,
     retired_at: Option<Ppn>,
     pub generation: u64,
@@ -62,6 +70,9 @@ impl Index {
             destructive: false,
             soft: BTreeSet::new(),
             tails: BTreeSet::new(),
+            hole_pages: false,
+            header_holes: BTreeMap::new(),
+            empty: BTreeSet::new(),
             superblock: None,
             retired_at: None,
             generation: 0,
@@ -75,6 +86,11 @@ impl Index {
 
     pub fn node_mut(&mut self, object: u32) -> Option<&mut Node> {
         self.nodes.get_mut(object as usize)?.as_deref_mut()
+    }
+
+    /// Number of chunks that a file can have.
+    pub fn max_chunks(&self) -> u32 {
+        if self.hole_pages { MAX_DATA_CHUNKS } else { MAX_CHUNKS }
     }
 
     /// Objects in use, by number.
@@ -138,6 +154,7 @@ impl Index {
         let header = &mut self.pages[page as usize];
         header.members.push(object);
         header.bytes += bytes;
+        self.empty.remove(&page);
     }
 
     fn leave(&mut self, object: u32, page: u32, bytes: u32) {
@@ -220,6 +237,9 @@ impl Index {
         }
         self.pages[page as usize].members = members;
         self.soft.remove(&page);
+        if self.pages[page as usize].members.is_empty() && self.pages[page as usize].at.is_some() {
+            self.empty.insert(page);
+        }
         if self.dirty == Some(page) {
             (self.dirty, self.destructive) = (None, false);
         }
@@ -246,8 +266,16 @@ impl Index {
         self.node(object).and_then(|node| node.link_to).unwrap_or(object)
     }
 
-    pub fn set_place(&mut self, owner: PageOwner, to: Ppn) {
+    /// What the page of an owner is on this device.
+    pub fn what(&self, owner: PageOwner) -> Owned {
         match owner.what() {
+            Owned::Holes(object, group) if !self.hole_pages => Owned::Chunk(object, MAX_DATA_CHUNKS + group),
+            what => what,
+        }
+    }
+
+    pub fn set_place(&mut self, owner: PageOwner, to: Ppn) {
+        match self.what(owner) {
             Owned::Superblock => self.superblock = Some(to),
             Owned::Retired => self.retired_at = Some(to),
             Owned::Headers(page) => self.pages[page as usize].at = Some(to),
@@ -256,19 +284,54 @@ impl Index {
                     node.chunks.set(chunk, to);
                 }
             }
+            Owned::Holes(0, group) => drop(self.header_holes.insert(group, to)),
+            Owned::Holes(object, group) => {
+                let page_bytes = self.page_bytes;
+                if let Some(node) = self.node_mut(object) {
+                    node.chunks.move_map(group, to, page_bytes);
+                }
+            }
             Owned::Unknown => {}
         }
+    }
+
+    /// Bits of the page of holes for a group of header pages, when those that are empty are given back: all that are not on
+    /// flash. And which are given back.
+    pub fn header_hole_bits(&self, group: u32) -> (Box<[u8]>, Vec<u32>) {
+        let count = HolePage::chunks(self.page_bytes);
+        let mut bits = vec![0xFF; count as usize / 8].into_boxed_slice();
+        let pages = (0..count).zip(self.pages.iter().skip((group * count) as usize));
+        let mut given_back = Vec::new();
+        for (at, page) in pages.filter(|(_, page)| page.at.is_some()) {
+            let number = group * count + at;
+            if page.members.is_empty() && self.empty.contains(&number) && self.dirty != Some(number) {
+                given_back.push(number);
+            } else {
+                bits[at as usize / 8] &= !(1 << (at % 8));
+            }
+        }
+        (bits, given_back)
+    }
+
+    /// Number of valid pages that can be given back.
+    pub fn reclaimable(&self) -> u64 {
+        let costs = u64::from(self.header_holes.is_empty());
+        if self.hole_pages { (self.empty.len() as u64).saturating_sub(costs) } else { 0 }
     }
 
     /// Every valid page with its owner: the file system's own, header pages, then data.
     pub fn pages(&self) -> impl Iterator<Item = (PageOwner, Ppn)> + '_ {
         let own = [PageOwner::SUPERBLOCK, PageOwner::RETIRED].into_iter();
+        let own = own.chain(self.header_holes.keys().map(|group| PageOwner::holes(0, *group)));
         let owners = own.chain((0..self.pages.len() as u32).map(PageOwner::headers));
         let pages = owners.filter_map(|owner| Some((owner, self.locate(owner)?)));
         let chunks = self.iter().flat_map(|(object, node)| {
             node.chunks.iter().map(move |(chunk, ppn)| (PageOwner::chunk(object, chunk), ppn))
         });
-        pages.chain(chunks)
+        let holes = self.iter().flat_map(|(object, node)| {
+            node.chunks.maps().map(move |(group, map)| (PageOwner::holes(object, group), map.at))
+        });
+        pages.chain(chunks).chain(holes)
     }
 
     pub fn memory_bytes(&self) -> u64 {
@@ -288,11 +351,13 @@ impl Client<PageOwner> for Index {
     }
 
     fn locate(&self, owner: PageOwner) -> Option<Ppn> {
-        match owner.what() {
+        match self.what(owner) {
             Owned::Superblock => self.superblock,
             Owned::Retired => self.retired_at,
             Owned::Headers(page) => self.pages.get(page as usize)?.at,
             Owned::Chunk(object, chunk) => self.node(object)?.chunks.get(chunk),
+            Owned::Holes(0, group) => self.header_holes.get(&group).copied(),
+            Owned::Holes(object, group) => self.node(object)?.chunks.map_at(group),
             Owned::Unknown => None,
         }
     }

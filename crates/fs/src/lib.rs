@@ -15,11 +15,13 @@ mod cleaning;
 mod data;
 mod error;
 mod header;
+mod holes;
 mod index;
 mod mount;
 mod names;
 mod node;
 mod recovery;
+mod sparse;
 mod sync;
 mod tree;
 
@@ -36,7 +38,7 @@ use alloc::{vec, vec::Vec};
 use index::Index;
 use margay_flash::FlashError;
 use margay_format::{Anchor, Store, Superblock};
-pub use margay_format::{MAX_CHUNKS, MAX_OBJECTS, Owned, PageOwner};
+pub use margay_format::{MAX_CHUNKS, MAX_DATA_CHUNKS, MAX_OBJECTS, Owned, PageOwner};
 use margay_log::{AuditError, Client, Config, Log, LogError, MountReport, Policies, Uniformity};
 pub use margay_policy::AllocatorSpec;
 use node::Node;
@@ -166,18 +168,30 @@ impl<D: Store> Fs<D> {
     /// How much room there is.
     pub fn room(&self) -> Room {
         let valid = self.log.segments().total_valid;
+        let pages = self.capacity_pages.saturating_sub(RESERVE_PAGES);
         Room {
             page_bytes: self.index.page_bytes,
-            pages: self.capacity_pages.saturating_sub(RESERVE_PAGES),
-            free_pages: self.capacity_pages.saturating_sub(RESERVE_PAGES).saturating_sub(valid),
+            pages,
+            free_pages: (pages + self.index.reclaimable()).saturating_sub(valid).min(pages),
             objects: self.index.objects,
         }
     }
 
     /// Fails with [`FsError::NoSpace`] unless `pages` more pages are free.
-    fn want_room(&self, pages: u64) -> Result<(), FsError> {
-        let tails = self.index.tails.len() as u64;
-        if self.room().free_pages < pages + tails { Err(FsError::NoSpace) } else { Ok(()) }
+    fn want_room(&mut self, pages: u64) -> Result<(), FsError> {
+        let (free_pages, tails) = (self.room().free_pages, self.index.tails.len() as u64);
+        if free_pages < pages + tails {
+            return Err(FsError::NoSpace);
+        }
+        // Room that is free because it can be given back.
+        if free_pages < pages + tails + self.index.reclaimable() { self.give_back_headers() } else { Ok(()) }
+    }
+
+    /// Fails with [`FsError::NoSpace`] unless `pages` more pages are free, or kept for what changes names only. Some are left
+    /// to operations that give more room back.
+    fn want_reserve(&self, pages: u64) -> Result<(), FsError> {
+        let valid = self.log.segments().total_valid;
+        if valid + pages + RESERVE_PAGES / 4 > self.capacity_pages { Err(FsError::NoSpace) } else { Ok(()) }
     }
 
     fn check_writable(&self) -> Result<(), FsError> {
@@ -236,9 +250,9 @@ impl<D: Store> Fs<D> {
         (self.index.memory_bytes(), self.log.memory_bytes())
     }
 
-    /// Number of pages of headers.
+    /// Number of pages of headers on flash.
     pub fn header_pages(&self) -> usize {
-        self.index.pages.len()
+        self.index.pages.iter().filter(|page| page.at.is_some()).count()
     }
 
     /// Recomputes every count and compares. O(pages).

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use margay_flash::{Flash, FlashError};
 use margay_format::{
-    ClientKind, FindError, Formatted, Layout, PageOwner, Superblock, encode_files_checkpoint, find_superblock,
+    ClientKind, FindError, Formatted, HOLE_PAGES, Layout, PageOwner, Superblock, encode_files_checkpoint,
+    find_superblock,
 };
 use margay_log::{Config, Log, LogError, MountReport, Policies, Recovered, ScanError, recover};
 
@@ -122,6 +123,7 @@ impl<F: Flash> Fs<Formatted<F>> {
     ) -> Result<Self, FsMountError> {
         let pages = superblock.exported_pages;
         let mut index = Index::new(superblock.geometry.page_bytes(), false);
+        index.hole_pages = superblock.incompatible & HOLE_PAGES != 0;
         let copy = PageOwner::SUPERBLOCK;
         let (log, anchor) = Log::format(device, superblock, config, policies, pages, &mut index, copy)?;
         let mut fs = Self::on(log, index, pages.into());
@@ -155,6 +157,7 @@ impl<F: Flash> Fs<Formatted<F>> {
             return Ok(fs);
         }
         fs.anchor = fs.log.start(&mut fs.index, superblock, &restored, work)?;
+        fs.list_all_holes()?;
         for page in map.repair {
             fs.write_headers(page)?;
         }

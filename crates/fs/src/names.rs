@@ -353,7 +353,9 @@ impl<D: Store> Fs<D> {
                 return Ok(());
             }
         }
-        self.want_room(1).or(if over.is_some() { Ok(()) } else { Err(FsError::NoSpace) })?;
+        if over.is_none() {
+            self.want_reserve(1)?;
+        }
         let bytes = crate::header::header_bytes(self.node(entry)?, self.index.page_bytes);
         if bytes - name.len() + new_name.len() > self.index.room_bytes() {
             return Err(FsError::NameTooLong);

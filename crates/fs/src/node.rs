@@ -130,6 +130,28 @@ impl Node {
         self.tail.as_ref().map_or(self.size, |tail| tail.size_before)
     }
 
+    /// Chunks of the file as far as its data is on flash.
+    pub fn chunks_on_flash(&self, page_bytes: u32) -> u32 {
+        self.size_on_flash().div_ceil(page_bytes.into()) as u32
+    }
+
+    /// Makes a file longer, or as long as it is. What it gains and has no data for is a hole.
+    pub fn grow(&mut self, size: u64, page_bytes: u32) {
+        let chunks = |size: u64| size.div_ceil(page_bytes.into()) as u32;
+        let (first, end) = (chunks(self.size), chunks(size));
+        if size > self.size {
+            (self.size, self.resized) = (size, true);
+        }
+        match &self.tail {
+            // Its chunk gets its page when it is written.
+            Some(tail) if (first..end).contains(&tail.chunk) => {
+                self.chunks.grow(first, tail.chunk, page_bytes);
+                self.chunks.grow(tail.chunk + 1, end, page_bytes);
+            }
+            _ => self.chunks.grow(first, end, page_bytes),
+        }
+    }
+
     pub fn attributes(&self, object: u32) -> Attributes {
         let links = match self.kind {
             Kind::Directory => 2 + self.subdirectories,

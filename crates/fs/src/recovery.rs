@@ -1,18 +1,34 @@
 //! What a file system adds to the recovery of its device: the header pages, and which pages of data count.
 
+use crate::chunks::FoundMap;
 use crate::header::node_of;
+use crate::holes::bit;
 use crate::index::{HeaderPage, Index};
 use crate::node::Kind;
 use crate::tree::{AsOf, Candidate, build, newest};
 use crate::{Owned, PageOwner, Problem};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Ppn};
-use margay_format::{FoundPage, HeaderPage as Headers, Layout, LogState, Superblock, decode_files_checkpoint};
+use margay_format::{
+    FoundPage, HOLE_PAGES, HeaderPage as Headers, HolePage, Layout, LogState, MAX_DATA_CHUNKS, Superblock,
+    decode_files_checkpoint,
+};
 use margay_log::{Client, Content, Kept, OwnerMap, PageReader};
 
 /// Sequence number and place of the latest page of each owner.
 type Latest = BTreeMap<PageOwner, (u64, Ppn)>;
+
+/// A page of holes as it is on flash: the program up to which it says something, and what.
+#[derive(Debug)]
+struct ReadHoles {
+    seq: u64,
+    bits: Box<[u8]>,
+}
+
+/// Pages of holes by object and group.
+type AllHoles = BTreeMap<(u32, u32), ReadHoles>;
 
 /// What is found of a file system.
 #[derive(Debug)]
@@ -24,18 +40,100 @@ pub(crate) struct FilesMap {
     pub problems: Vec<Problem>,
 }
 
+/// Whether a page of holes says that what was programmed so early for a chunk is not its data.
+fn is_hole(holes: &AllHoles, object: u32, chunk: u32, seq: u64, page_bytes: u32) -> bool {
+    let count = HolePage::chunks(page_bytes);
+    let page = holes.get(&(object, chunk / count));
+    page.is_some_and(|page| seq <= page.seq && bit(&page.bits, chunk % count))
+}
+
 impl FilesMap {
-    /// Reads every header page.
+    /// Reads the pages of holes of an object of which `counts` says that they are its own, by group and sequence number.
+    fn read_holes<F: Flash>(
+        &mut self,
+        object: u32,
+        latest: &Latest,
+        reader: &mut PageReader<'_, F>,
+        holes: &mut AllHoles,
+        counts: impl Fn(u32, u64) -> bool,
+    ) -> Result<(), FlashError> {
+        let mut data = Vec::new();
+        for (owner, (seq, ppn)) in latest.range(PageOwner::holes(object, 0)..PageOwner::chunk(object + 1, 0)) {
+            let Owned::Holes(_, group) = owner.what() else { continue };
+            if !counts(group, *seq) {
+                continue;
+            }
+            data.resize(reader.geometry().page_bytes() as usize, 0);
+            let is_readable = reader.read(*ppn, *owner, &mut data)?;
+            match HolePage::decode(object, group, &data).filter(|_| is_readable) {
+                Some(HolePage { seq, bits }) => {
+                    self.index.set_place(*owner, *ppn);
+                    holes.insert((object, group), ReadHoles { seq, bits: bits.into() });
+                }
+                None => self.problems.push(Problem::Holes { object, group, ppn: *ppn }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the pages of holes of all files.
+    fn read_all_holes<F: Flash>(
+        &mut self,
+        latest: &Latest,
+        as_of: &AsOf,
+        reader: &mut PageReader<'_, F>,
+        holes: &mut AllHoles,
+    ) -> Result<(), FlashError> {
+        let owners = latest.keys().filter_map(|owner| match owner.what() {
+            Owned::Holes(object, _) if object > 0 => Some(object),
+            _ => None,
+        });
+        let mut objects: Vec<u32> = owners.collect();
+        objects.dedup();
+        for object in objects {
+            let is_file = self.index.node(object).is_some_and(|node| node.kind == Kind::File && node.link_to.is_none());
+            let Some((since, listed)) = as_of.get(&object).filter(|_| is_file) else { continue };
+            self.read_holes(object, latest, reader, holes, |group, seq| {
+                let number = MAX_DATA_CHUNKS + group;
+                seq > *since || listed.iter().any(|(first, end)| (*first..*end).contains(&number))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What every file does not have.
+    fn settle_holes(&mut self, as_of: &AsOf, mut holes: AllHoles) {
+        let page_bytes = self.index.page_bytes;
+        let files = self.index.iter().filter(|(_, node)| node.kind == Kind::File && node.link_to.is_none());
+        let files: Vec<u32> = files.map(|(object, _)| object).collect();
+        for object in files {
+            let Some((since, listed)) = as_of.get(&object) else { continue };
+            let node = self.index.node_mut(object).expect("in use");
+            let groups: Vec<(u32, Ppn)> = node.chunks.maps().map(|(group, map)| (group, map.at)).collect();
+            let found = groups.into_iter().filter_map(|(group, at)| {
+                let ReadHoles { seq, bits } = holes.remove(&(object, group))?;
+                Some(FoundMap { group, at, bits, is_older: seq < *since })
+            });
+            let (found, len) = (found.collect(), node.chunks_on_flash(page_bytes));
+            node.chunks.settle(len, page_bytes, listed, found);
+        }
+    }
+
+    /// Reads every header page that counts.
     fn read_headers<F: Flash>(
         &mut self,
         latest: &Latest,
         reader: &mut PageReader<'_, F>,
+        holes: &AllHoles,
     ) -> Result<Vec<(u32, Candidate)>, FlashError> {
         let geometry = reader.geometry();
         let mut data = vec![0; geometry.page_bytes() as usize];
         let mut candidates = Vec::new();
-        for (owner, (_, ppn)) in latest.range(PageOwner::headers(0)..PageOwner::chunk(1, 0)) {
+        for (owner, (seq, ppn)) in latest.range(PageOwner::headers(0)..PageOwner::chunk(1, 0)) {
             let Owned::Headers(page) = owner.what() else { continue };
+            if !reader.is_from_checkpoint() && is_hole(holes, 0, page, *seq, geometry.page_bytes()) {
+                continue;
+            }
             // There are never more of them than pages.
             if page >= geometry.pages() {
                 self.problems.push(Problem::Headers { page, ppn: *ppn });
@@ -49,6 +147,7 @@ impl FilesMap {
             pages[page as usize].at = Some(*ppn);
             let is_readable = reader.read(*ppn, *owner, &mut data)?;
             match Headers::decode(&data).filter(|_| is_readable) {
+                Some(Headers { headers, .. }) if headers.is_empty() => drop(self.index.empty.insert(page)),
                 Some(Headers { seq, headers }) => candidates.extend(headers.into_iter().map(|header| {
                     let node = node_of(&header);
                     (header.object, Candidate { seq, page, node, holes: header.holes })
@@ -60,21 +159,23 @@ impl FilesMap {
     }
 
     /// Enters the places of the pages that count; by the checkpoint all do.
-    fn place_pages(&mut self, latest: &Latest, as_of: &AsOf, is_from_checkpoint: bool) {
+    fn place_pages(&mut self, latest: &Latest, as_of: &AsOf, all_holes: &AllHoles, is_from_checkpoint: bool) {
+        let page_bytes = self.index.page_bytes;
         for (owner, (seq, ppn)) in latest {
-            match owner.what() {
+            match self.index.what(*owner) {
                 Owned::Superblock | Owned::Retired => self.index.set_place(*owner, *ppn),
                 Owned::Chunk(object, chunk) => {
                     let Some((since, holes)) = as_of.get(&object) else { continue };
                     let node = self.index.node(object).filter(|node| node.kind == Kind::File);
                     let Some(node) = node else { continue };
                     let chunks = node.size.div_ceil(u64::from(self.index.page_bytes));
-                    let is_hole = holes.iter().any(|(first, end)| (*first..*end).contains(&chunk));
-                    if u64::from(chunk) < chunks && (is_from_checkpoint || seq > since || !is_hole) {
+                    let is_listed = holes.iter().any(|(first, end)| (*first..*end).contains(&chunk));
+                    let counts = || (seq > since || !is_listed) && !is_hole(all_holes, object, chunk, *seq, page_bytes);
+                    if u64::from(chunk) < chunks && (is_from_checkpoint || counts()) {
                         self.index.set_place(*owner, *ppn);
                     }
                 }
-                Owned::Headers(_) | Owned::Unknown => {}
+                Owned::Headers(_) | Owned::Holes(..) | Owned::Unknown => {}
             }
         }
     }
@@ -96,7 +197,8 @@ impl OwnerMap for FilesMap {
     type Owner = PageOwner;
 
     fn empty(superblock: &Superblock) -> Self {
-        let index = Index::new(superblock.geometry.page_bytes(), false);
+        let mut index = Index::new(superblock.geometry.page_bytes(), false);
+        index.hole_pages = superblock.incompatible & HOLE_PAGES != 0;
         Self { latest: Latest::new(), index, repair: Vec::new(), problems: Vec::new() }
     }
 
@@ -134,12 +236,20 @@ impl OwnerMap for FilesMap {
 
     fn settle<F: Flash>(&mut self, reader: &mut PageReader<'_, F>) -> Result<(), FlashError> {
         let latest = core::mem::take(&mut self.latest);
-        let candidates = self.read_headers(&latest, reader)?;
+        let mut holes = AllHoles::new();
+        if self.index.hole_pages {
+            self.read_holes(0, &latest, reader, &mut holes, |_, _| true)?;
+        }
+        let candidates = self.read_headers(&latest, reader, &holes)?;
         let (found, outdated) = newest(candidates);
         self.repair = outdated;
         let max_pages = reader.geometry().pages();
         let as_of = build(&mut self.index, found, &mut self.repair, &mut self.problems, max_pages);
-        self.place_pages(&latest, &as_of, reader.is_from_checkpoint());
+        if self.index.hole_pages {
+            self.read_all_holes(&latest, &as_of, reader, &mut holes)?;
+        }
+        self.place_pages(&latest, &as_of, &holes, reader.is_from_checkpoint());
+        self.settle_holes(&as_of, holes);
         self.resize_headers();
         self.index.restored();
         self.latest = latest;

@@ -1,12 +1,14 @@
 //! Writing headers to flash in the right order.
 
 use crate::{Fs, FsError, PageOwner};
-use margay_format::Store;
+use margay_format::{HolePage, Store};
 use margay_log::{Client, Content, Hint};
 use margay_policy::State;
 
 /// The greatest number of header pages with new times and sizes that wait in memory.
 const MAX_SOFT: usize = 64;
+/// The greatest number of empty header pages that wait for a commit before they are given back.
+const MAX_EMPTY: usize = 32;
 
 impl<D: Store> Fs<D> {
     /// Called before any change: checks that the file system can be written, and writes header pages with new times if
@@ -16,6 +18,30 @@ impl<D: Store> Fs<D> {
         while self.index.soft.len() > MAX_SOFT && !self.index.single {
             let page = *self.index.soft.first().expect("it is not empty");
             self.write_headers(page)?;
+        }
+        if self.index.empty.len() > MAX_EMPTY { self.give_back_headers() } else { Ok(()) }
+    }
+
+    /// Gives back the header pages that hold no header any more. What they say, that there is none, is said by one page of
+    /// holes for all of them.
+    pub(crate) fn give_back_headers(&mut self) -> Result<(), FsError> {
+        if !self.index.hole_pages {
+            return Ok(());
+        }
+        while let Some(page) = self.index.empty.first().copied() {
+            let group = page / HolePage::chunks(self.index.page_bytes);
+            let (bits, given_back) = self.index.header_hole_bits(group);
+            if given_back.is_empty() {
+                break;
+            }
+            self.write_hole_page(0, group, &bits)?;
+            let now_us = self.now_us();
+            for page in given_back {
+                self.index.empty.remove(&page);
+                if let Some(old) = self.index.pages[page as usize].at.take() {
+                    self.log.trim(old, now_us);
+                }
+            }
         }
         Ok(())
     }
@@ -99,6 +125,11 @@ impl<D: Store> Fs<D> {
             self.index.written(page);
             return Ok(());
         }
+        if header.members.is_empty() && header.at.is_none() && self.index.hole_pages {
+            // Nothing of it ever was on flash, or a page of holes says that it is gone.
+            self.index.written(page);
+            return Ok(());
+        }
         let object = header.members.last().copied().unwrap_or(0);
         let again = self.index.node(object).is_some_and(|node| node.opens > 0) || self.index.dirty == Some(page);
         let mut data = core::mem::take(&mut self.scratch);
@@ -148,7 +179,22 @@ impl<D: Store> Fs<D> {
         while let Some(page) = self.index.soft.first().copied() {
             self.write_headers(page)?;
         }
+        self.give_back_headers()?;
         Ok(self.log.write_pending(&mut self.index)?)
+    }
+
+    /// Returns when all that was done to names so far survives a power cut.
+    ///
+    /// # Errors
+    /// As [`Fs::sync`]; the names are changed in memory all the same.
+    pub fn sync_names(&mut self) -> Result<(), FsError> {
+        self.check_writable()?;
+        // Names that were changed before it are on flash.
+        if let Some(dirty) = self.index.dirty {
+            self.write_headers(dirty)?;
+        }
+        self.log.write_pending(&mut self.index)?;
+        Ok(self.log.device_mut().sync().map_err(margay_log::LogError::from)?)
     }
 
     /// Writes everything, and returns when all that was done so far survives a power cut.

@@ -1,7 +1,7 @@
 //! The file system does what a tree of maps does, over remounts.
 
 use margay_flash::Geometry;
-use margay_format::{ClientKind, Formatted, Layout, Superblock};
+use margay_format::{ClientKind, Formatted, HOLE_PAGES, Layout, Superblock};
 use margay_fs::{
     AllocatorSpec, Attributes, Change, FoundFs, Fs, FsCheck, FsError, Kind, NewObject, ROOT, RenameFlags, Time, owners,
 };
@@ -39,7 +39,7 @@ impl Setup {
             created_s: 0,
             compatible: 0,
             read_only_compatible: 0,
-            incompatible: 0,
+            incompatible: HOLE_PAGES | margay_format::TAGS_NAME_PLACE,
             low_water: 2,
             high_water: 2,
             max_pages_per_write: 8,
@@ -49,6 +49,12 @@ impl Setup {
             read_only_ranges: Vec::new(),
         };
         Self { config, superblock, allocator }
+    }
+
+    /// As earlier versions formatted: without pages of holes.
+    fn of_old(mut self) -> Self {
+        self.superblock.incompatible = 0;
+        self
     }
 
     fn device(&self, device: Device) -> Formatted<Device> {
@@ -97,6 +103,9 @@ enum Op {
     Create(u8, u8),
     Mkdir(u8, u8),
     Write(u8, u8, u32, u16),
+    /// Single bytes so far from each other.
+    Scatter(u8, u8, u32),
+    Punch(u8, u8, u32, u32),
     Truncate(u8, u8, u32),
     Unlink(u8, u8),
     Rmdir(u8, u8),
@@ -114,6 +123,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => place().prop_map(|(d, n)| Op::Mkdir(d, n)),
         6 => (place(), 0..9000u32, 1..3000u16).prop_map(|((d, n), at, len)| Op::Write(d, n, at, len)),
         2 => (place(), 0..9000u32).prop_map(|((d, n), size)| Op::Truncate(d, n, size)),
+        1 => (place(), 500..9000u32).prop_map(|((d, n), step)| Op::Scatter(d, n, step)),
+        2 => (place(), 0..30_000u32, 1..20_000u32).prop_map(|((d, n), at, len)| Op::Punch(d, n, at, len)),
         2 => place().prop_map(|(d, n)| Op::Unlink(d, n)),
         1 => place().prop_map(|(d, n)| Op::Rmdir(d, n)),
         3 => (place(), place()).prop_map(|((a, b), (c, d))| Op::Rename(a, b, c, d)),
@@ -214,17 +225,24 @@ impl Both {
             Op::Write(d, n, at, len) => {
                 let d = self.model.directory(d);
                 let Some(Entry::File(file)) = self.model.names(d).get(&name(n)).cloned() else { return };
-                let data = fill(step, len.into());
-                let done = match fs.write(self.files[file], at.into(), &data) {
-                    Ok(done) => done,
-                    Err(FsError::NoSpace) => 0,
-                    Err(error) => panic!("{error}"),
-                };
-                if done > 0 {
-                    let content = &mut self.model.files[file].0;
-                    content.resize(content.len().max(at as usize + done), 0);
-                    content[at as usize..at as usize + done].copy_from_slice(&data[..done]);
+                self.write(fs, file, at, &fill(step, len.into()));
+            }
+            Op::Scatter(d, n, distance) => {
+                let d = self.model.directory(d);
+                let Some(Entry::File(file)) = self.model.names(d).get(&name(n)).cloned() else { return };
+                (0..24).for_each(|i| self.write(fs, file, i * distance, &fill(step + i, 1)));
+            }
+            Op::Punch(d, n, at, len) => {
+                let d = self.model.directory(d);
+                let Some(Entry::File(file)) = self.model.names(d).get(&name(n)).cloned() else { return };
+                let punched = fs.punch_hole(self.files[file], at.into(), len.into());
+                if fs.superblock().unwrap().incompatible == 0 && punched == Err(FsError::NoSpace) {
+                    return;
                 }
+                punched.unwrap();
+                let content = &mut self.model.files[file].0;
+                let (at, end) = ((at as usize).min(content.len()), ((at + len) as usize).min(content.len()));
+                content[at..end].fill(0);
             }
             Op::Truncate(d, n, size) => {
                 let d = self.model.directory(d);
@@ -284,6 +302,19 @@ impl Both {
             }
             Op::Sync => fs.sync().unwrap(),
             Op::Remount(_) => unreachable!("the caller remounts"),
+        }
+    }
+
+    fn write(&mut self, fs: &mut TestFs, file: usize, at: u32, data: &[u8]) {
+        let done = match fs.write(self.files[file], at.into(), data) {
+            Ok(done) => done,
+            Err(FsError::NoSpace) => 0,
+            Err(error) => panic!("{error}"),
+        };
+        if done > 0 {
+            let content = &mut self.model.files[file].0;
+            content.resize(content.len().max(at as usize + done), 0);
+            content[at as usize..at as usize + done].copy_from_slice(&data[..done]);
         }
     }
 
@@ -349,10 +380,22 @@ impl Both {
             let mut data = vec![0xEE; content.len() + 7];
             assert_eq!(fs.read(self.files[file], 0, &mut data).unwrap(), content.len());
             assert!(data[..content.len()] == content[..], "content of file {file}");
+            check_holes(fs, self.files[file], content);
             for (name, value) in attributes {
                 assert_eq!(fs.get_attribute(self.files[file], name).unwrap(), &value[..]);
             }
         }
+    }
+}
+
+/// Data and holes take turns from the start to the end, and holes are zeros.
+fn check_holes(fs: &TestFs, object: u32, content: &[u8]) {
+    let (mut at, size) = (0, content.len() as u64);
+    while at < size {
+        let data = fs.seek_data(object, at).unwrap().unwrap_or(size);
+        assert!(data >= at && content[at as usize..data as usize].iter().all(|byte| *byte == 0));
+        at = fs.seek_hole(object, data).unwrap().unwrap_or(size);
+        assert!(at > data || data == size);
     }
 }
 
@@ -381,6 +424,11 @@ proptest! {
     fn it_does_what_a_tree_of_maps_does(ops in prop::collection::vec(op(), 1..250), which in 0..AllocatorSpec::all().count()) {
         let spec = AllocatorSpec::all().nth(which).unwrap();
         run(&Setup::new(nand(), spec), &ops);
+    }
+
+    #[test]
+    fn it_does_so_without_pages_of_holes(ops in prop::collection::vec(op(), 1..120)) {
+        run(&Setup::new(nand(), AllocatorSpec::known("predictive")).of_old(), &ops);
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl Setup {
             created_s: 0,
             compatible: 0,
             read_only_compatible: 0,
-            incompatible: 0,
+            incompatible: margay_format::TAGS_NAME_PLACE,
             low_water: 2,
             high_water: 2,
             max_pages_per_write: 8,

@@ -1,11 +1,11 @@
 //! The FUSE adapter: translates requests of the kernel.
 
 use crate::session::{Guard, Shared};
-use crate::{now, time_of};
+use crate::{now, sparse, time_of};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use margay_fs::{Attributes, Change, FsError, Kind, MAX_NAME_BYTES, MAX_OBJECTS, NewObject, Time};
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub(crate) struct Adapter {
     next_handle: AtomicU64,
 }
 
-fn errno(error: &FsError) -> Errno {
+pub(crate) fn errno(error: &FsError) -> Errno {
     if let FsError::Log(error) = error {
         tracing::error!("{error}");
     }
@@ -118,7 +118,16 @@ impl Adapter {
             }
             fs.create(parent.object, name.as_bytes(), &new)
         });
-        (result, page_bytes)
+        (self.named(&mut fs, result), page_bytes)
+    }
+
+    /// What is answered to an operation on names: with `--sync-names` only once it is durable. One that is done and could
+    /// not be made durable is an error.
+    fn named<T>(&self, fs: &mut Guard<'_>, result: Result<T, FsError>) -> Result<T, FsError> {
+        if result.is_ok() && self.shared.syncs_names() {
+            fs.sync_names()?;
+        }
+        result
     }
 
     fn empty(result: Result<(), FsError>, reply: ReplyEmpty) {
@@ -229,11 +238,15 @@ impl Filesystem for Adapter {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        Self::empty(self.fs().unlink(object(parent), name.as_bytes()), reply);
+        let mut fs = self.fs();
+        let result = fs.unlink(object(parent), name.as_bytes());
+        Self::empty(self.named(&mut fs, result), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        Self::empty(self.fs().rmdir(object(parent), name.as_bytes()), reply);
+        let mut fs = self.fs();
+        let result = fs.rmdir(object(parent), name.as_bytes());
+        Self::empty(self.named(&mut fs, result), reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
@@ -260,12 +273,15 @@ impl Filesystem for Adapter {
         }
         let flags = margay_fs::RenameFlags { no_replace: flags.contains(RenameFlags::RENAME_NOREPLACE) };
         let (from, to) = (object(parent), object(to));
-        Self::empty(self.fs().rename(from, name.as_bytes(), to, new_name.as_bytes(), flags), reply);
+        let mut fs = self.fs();
+        let result = fs.rename(from, name.as_bytes(), to, new_name.as_bytes(), flags);
+        Self::empty(self.named(&mut fs, result), reply);
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let mut fs = self.fs();
         let result = fs.link(object(ino), object(parent), name.as_bytes());
+        let result = self.named(&mut fs, result);
         self.entry(result, fs.room().page_bytes, reply);
     }
 
@@ -373,6 +389,29 @@ impl Filesystem for Adapter {
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         // The names in a directory are in the headers of what they stand for.
         Self::empty(self.fs().sync(), reply);
+    }
+
+    fn lseek(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        match sparse::seek(&self.fs(), object(ino), offset, whence) {
+            Ok(offset) => reply.offset(offset),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        match sparse::allocate(&mut self.fs(), object(ino), offset, length, mode) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {

@@ -2,6 +2,7 @@
 
 mod fuse;
 mod session;
+mod sparse;
 
 pub use session::{MountOptions, mount};
 

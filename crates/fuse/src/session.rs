@@ -1,7 +1,7 @@
 //! A mount from its start to its end: the session with the kernel, idle time, commits, metrics, signals.
 
 use crate::fuse::Adapter;
-use crate::{FileSystem, MountError, now};
+use crate::{FileSystem, FsError, MountError, now};
 use fuser::{Config, MountOption, Session, SessionACL};
 use margay_volume::{Metrics, prometheus};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Seconds after which new names, sizes and times are on flash without a sync.
     pub commit_s: u64,
+    /// Operations on names (create, link, rename, remove) are answered only when they are durable.
+    pub sync_names: bool,
     /// A file that is written anew every commit with metrics in Prometheus' text format.
     pub metrics: Option<PathBuf>,
     /// Shown as the source of the mount.
@@ -33,6 +35,7 @@ pub(crate) struct Shared {
     fs: Mutex<Option<FileSystem>>,
     last_request: Mutex<Instant>,
     is_stopped: AtomicBool,
+    sync_names: bool,
 }
 
 pub(crate) struct Guard<'a>(MutexGuard<'a, Option<FileSystem>>);
@@ -58,6 +61,11 @@ impl Shared {
         guard
     }
 
+    /// Whether operations on names are answered only when they are durable.
+    pub(crate) fn syncs_names(&self) -> bool {
+        self.sync_names
+    }
+
     /// The lock for a request of the kernel: idle time begins anew.
     pub(crate) fn lock_for_request(&self) -> Guard<'_> {
         *self.last_request.lock().expect("nothing here panics") = Instant::now();
@@ -65,17 +73,34 @@ impl Shared {
     }
 }
 
+/// Errors of work that nobody asked for, each of which is said once until the work succeeds again: one that stays, as after
+/// a failed sync, comes back at every commit.
+#[derive(Default)]
+struct Said(Option<String>);
+
+impl Said {
+    /// Says an error unless it was the last that was said. True if it was said.
+    fn say(&mut self, what: &str, result: Result<(), FsError>) -> bool {
+        let error = result.err().map(|error| format!("{what}: {error}"));
+        let is_new = error.is_some() && error != self.0;
+        if let Some(error) = error.as_ref().filter(|_| is_new) {
+            tracing::error!("{error}");
+        }
+        self.0 = error;
+        is_new
+    }
+}
+
 /// Commits now and then, writes metrics, and cleans in idle time, until the session ends.
 fn housekeeping(shared: &Shared, options: &MountOptions) {
     let mut last_commit = Instant::now();
+    let (mut of_commits, mut of_cleaning) = (Said::default(), Said::default());
     while !shared.is_stopped.load(Ordering::Relaxed) {
         std::thread::sleep(IDLE);
         if last_commit.elapsed() >= Duration::from_secs(options.commit_s) {
             last_commit = Instant::now();
             let mut fs = shared.lock();
-            if let Err(error) = fs.commit() {
-                tracing::error!("writing names and sizes: {error}");
-            }
+            of_commits.say("writing names and sizes", fs.commit());
             if let Some(path) = &options.metrics {
                 write_metrics(path, &Metrics::of(&*fs));
             }
@@ -84,9 +109,8 @@ fn housekeeping(shared: &Shared, options: &MountOptions) {
         while is_idle() && !shared.is_stopped.load(Ordering::Relaxed) {
             match shared.lock().idle_step(IDLE_PAGES) {
                 Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    tracing::error!("cleaning: {error}");
+                result => {
+                    of_cleaning.say("cleaning", result.map(drop));
                     break;
                 }
             }
@@ -123,6 +147,7 @@ pub fn mount(fs: FileSystem, folder: &Path, options: &MountOptions, ready: impl 
         fs: Mutex::new(Some(fs)),
         last_request: Mutex::new(Instant::now()),
         is_stopped: AtomicBool::new(false),
+        sync_names: options.sync_names && !options.read_only,
     });
     let adapter = Adapter::new(shared.clone());
     let mut config = Config::default();
@@ -171,4 +196,19 @@ pub fn mount(fs: FileSystem, folder: &Path, options: &MountOptions, ready: impl 
     let stopped = fs.stop()?;
     served.map_err(failed)?;
     Ok(stopped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_stays_is_said_once_until_the_work_succeeds_again() {
+        let mut said = Said::default();
+        assert!(said.say("writing", Err(FsError::NoSpace)));
+        assert!(!said.say("writing", Err(FsError::NoSpace)));
+        assert!(said.say("writing", Err(FsError::ReadOnly)));
+        assert!(!said.say("writing", Ok(())));
+        assert!(said.say("writing", Err(FsError::ReadOnly)));
+    }
 }

@@ -172,6 +172,8 @@ impl<D: Store, O: Owner> Log<D, O> {
             |id: &SegmentId| self.segments.state[id.index()] == State::Sealed && self.segments.valid[id.index()] == 0;
         let Some(segment) = self.segments.ids().find(empty) else { return Ok(false) };
         self.take(segment);
+        // One whose program has failed waits there to be cleaned, and must not be retired twice.
+        self.clean_first.retain(|waiting| *waiting != segment);
         self.erase(segment)?;
         Ok(true)
     }

@@ -3,7 +3,7 @@ use crate::torn::torn_pages;
 use crate::{FilesFormatOptions, FilesOpenOptions, VolumeError};
 use alloc::vec::Vec;
 use margay_flash::{Flash, Geometry};
-use margay_format::{ClientKind, Formatted, Layout, Superblock};
+use margay_format::{ClientKind, Formatted, HOLE_PAGES, Layout, Superblock};
 use margay_fs::{FoundFs, Fs, FsCheck, Problem, find, owners};
 
 /// Streams for which room is kept, so that the allocator can be changed later.
@@ -44,7 +44,7 @@ fn superblock(geometry: &Geometry, options: &FilesFormatOptions) -> Result<Super
     let superblock = options.store.superblock(geometry, ClientKind::FileSystem, &options.allocator);
     let streams = MIN_STREAMS.max(options.allocator.streams().into());
     let exported_pages = config(&superblock, &layout)?.limit_pages(geometry, streams)?;
-    Ok(Superblock { exported_pages, ..superblock })
+    Ok(Superblock { exported_pages, incompatible: superblock.incompatible | HOLE_PAGES, ..superblock })
 }
 
 /// Formats a device with a file system: all that is on it is lost. Fails, with the device as it was, if the options do not

@@ -39,6 +39,10 @@ pub struct MountArgs {
     /// Seconds after which new names, sizes and times are written to flash even without a sync
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub commit: u64,
+    /// Answer operations on names (create, link, rename, remove) only once they survive a power cut: for programs that
+    /// do not sync the directory, such as SQLite with journal mode DELETE
+    #[arg(long)]
+    pub sync_names: bool,
     /// Write metrics to this file at every commit, in the text format of Prometheus
     #[arg(long, value_name = "FILE")]
     pub metrics: Option<PathBuf>,

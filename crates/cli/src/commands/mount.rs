@@ -41,6 +41,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         read_only: fs.is_read_only(),
         allow_other: args.allow_other,
         commit_s: args.commit,
+        sync_names: args.sync_names,
         metrics: args.metrics.clone(),
         name: image.display().to_string(),
     };

@@ -15,6 +15,10 @@ pub(super) enum Step {
     Write(u8, u8, u32, u32),
     Append(u8, u8, u32),
     Truncate(u8, u8, u32),
+    /// Punches a hole of so many bytes.
+    Punch(u8, u8, u32, u32),
+    /// Writes a byte to each of so many chunks, with a chunk between two of them.
+    Scatter(u8, u8, u32),
     Unlink(u8, u8),
     Rmdir(u8),
     Rename(u8, u8, u8, u8),
@@ -31,7 +35,7 @@ pub(super) fn script(len: usize, seed: u64) -> Vec<Step> {
     (0..len)
         .map(|_| {
             let (d, n, e, m) = (below(3) as u8, below(4) as u8, below(3) as u8, below(4) as u8);
-            match below(100) {
+            match below(108) {
                 0..14 => Step::Create(d, n),
                 14..19 => Step::Mkdir(d),
                 19..40 => Step::Write(d, n, below(6), 1 + below(3)),
@@ -44,6 +48,8 @@ pub(super) fn script(len: usize, seed: u64) -> Vec<Step> {
                 83..88 => Step::Link(d, n, e, m),
                 88..94 => Step::Fsync(d, n),
                 94..97 => Step::Sync,
+                100..105 => Step::Punch(d, n, below(4000), 1 + below(6000)),
+                105..108 => Step::Scatter(d, n, 3 + below(20)),
                 _ => Step::Idle,
             }
         })
@@ -134,8 +140,11 @@ impl Oracle {
 
     /// How much was tried since `before`, by the step that failed last.
     pub fn tried_since(&self, before: &Self) -> Tried {
-        let trees = self.trees.len() - before.trees.len();
-        let tried = |(id, versions): (&u32, &Vec<_>)| (*id, versions.len() - before.files.get(id).map_or(0, Vec::len));
+        // A sync that was done leaves fewer.
+        let trees = self.trees.len().saturating_sub(before.trees.len());
+        let tried = |(id, versions): (&u32, &Vec<_>)| {
+            (*id, versions.len().saturating_sub(before.files.get(id).map_or(0, Vec::len)))
+        };
         Tried { trees, files: self.files.iter().map(tried).collect() }
     }
 
@@ -190,6 +199,9 @@ impl Oracle {
             return Err(format!("names are none of the {trees} that they may be; from the nearest: {nearest}"));
         };
         self.trees = vec![self.trees.swap_remove(at)];
+        // Names that were given later are lost.
+        let found = self.trees[0].0;
+        self.named.values_mut().for_each(|named| *named = found.min(*named));
         let mut files = BTreeMap::new();
         for (id, object) in objects {
             let versions = &self.files[&id];
@@ -304,6 +316,36 @@ pub(super) fn apply(fs: &mut FileSystem<'_, impl Flash>, oracle: &mut Oracle, st
                 oracle.files.get_mut(&id).expect("known").pop();
             }
             result
+        }
+        Step::Punch(d, n, at, len) => {
+            let path = path(d, n);
+            let Some(id) = oracle.file(&path) else { return Ok(()) };
+            let mut content = oracle.content(id).clone();
+            let (first, end) = ((at as usize).min(content.len()), ((at + len) as usize).min(content.len()));
+            content[first..end].fill(0);
+            oracle.files.get_mut(&id).expect("known").push(content);
+            fs.punch_hole(object(fs, &path), at.into(), len.into())
+        }
+        Step::Scatter(d, n, count) => {
+            let path = path(d, n);
+            let Some(id) = oracle.file(&path) else { return Ok(()) };
+            let object = object(fs, &path);
+            let byte = fill(id, oracle.operations, 1);
+            for at in (0..count as usize).map(|i| i * 2 * PAGE_BYTES) {
+                let mut content = oracle.content(id).clone();
+                content.resize(content.len().max(at + 1), 0);
+                content[at] = byte[0];
+                oracle.files.get_mut(&id).expect("known").push(content);
+                match fs.write(object, at as u64, &byte) {
+                    Ok(_) => {}
+                    Err(FsError::NoSpace) => {
+                        oracle.files.get_mut(&id).expect("known").pop();
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
         }
         Step::Unlink(d, n) => {
             let path = path(d, n);

@@ -108,7 +108,8 @@ impl Troubled for Trial {
                 }
             })?;
             // An earlier try may have done what a later one was refused for want of room.
-            let is_unsure = done.is_none() || furthest.is_some() && oracle.tried_since(&before).len() == 0;
+            let may_be_done = furthest.as_ref().is_some_and(|furthest| furthest.tried_since(&before).len() > 0);
+            let is_unsure = done.is_none() || may_be_done && oracle.tried_since(&before).len() == 0;
             if is_unsure && let Some(furthest) = furthest {
                 *oracle = furthest;
             }

@@ -75,7 +75,9 @@ fn serve(name: &'static str, program: &str, args: &[&str], folder: &Path) -> Res
             return Ok(Mounted { name, folder: folder.into(), process: Some(process) });
         }
         if let Some(status) = process.try_wait()? {
-            return Err(format!("{program} {}: it ended with {status} before the mount was there", args.join(" ")).into());
+            return Err(
+                format!("{program} {}: it ended with {status} before the mount was there", args.join(" ")).into()
+            );
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -112,7 +114,8 @@ fn mount_all(margay: &str, base: &Path) -> Result<Vec<Mounted>, Error> {
 /// Makes the kernel forget what is clean.
 fn forget_caches() -> Result<(), Error> {
     command("sync", &[])?;
-    fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| format!("/proc/sys/vm/drop_caches: {error}; be root"))?;
+    fs::write("/proc/sys/vm/drop_caches", "3")
+        .map_err(|error| format!("/proc/sys/vm/drop_caches: {error}; be root"))?;
     Ok(())
 }
 

@@ -19,6 +19,7 @@ mod index;
 mod mount;
 mod names;
 mod node;
+mod privileges;
 mod recovery;
 mod sync;
 mod tree;

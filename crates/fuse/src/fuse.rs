@@ -1,31 +1,43 @@
 //! The FUSE adapter: translates requests of the kernel.
 
+use crate::directories::{Directories, Entries};
 use crate::session::{Guard, Shared};
 use crate::{now, time_of};
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use margay_fs::{Attributes, Change, FsError, Kind, MAX_NAME_BYTES, MAX_OBJECTS, NewObject, Time};
-use std::collections::HashMap;
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The kernel may keep what it was told for so long.
-const TTL: Duration = Duration::from_secs(1);
-/// Entries of a directory: object, kind, name.
-type Entries = Vec<(u32, Kind, Box<[u8]>)>;
+/// The kernel may keep what it was told for so long. Whatever changes has come through the kernel, so it knows.
+const TTL: Duration = Duration::from_secs(24 * 3600);
+/// What every kernel that has it is asked for: who writes a file takes its set-user-id bit away without a request of its
+/// own, and a directory is read with the attributes of what is in it when these are wanted.
+const WANTED: [InitFlags; 4] = [
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    InitFlags::FUSE_DO_READDIRPLUS.union(InitFlags::FUSE_READDIRPLUS_AUTO),
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+];
+
+thread_local! {
+    /// What is read on its way to the kernel.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 pub(crate) struct Adapter {
     shared: Arc<Shared>,
-    /// Names of open directories, as they were when they were opened or read from the start again.
-    directories: Mutex<HashMap<u64, Entries>>,
-    next_handle: AtomicU64,
+    directories: Directories,
+    /// Whether the kernel may keep what is written for a while; it then owns sizes and times of files.
+    is_write_back: bool,
 }
 
 fn errno(error: &FsError) -> Errno {
@@ -81,15 +93,16 @@ fn file_attr(attributes: &Attributes, page_bytes: u32) -> FileAttr {
 }
 
 impl Adapter {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, directories: Mutex::default(), next_handle: AtomicU64::new(1) }
+    /// With `is_write_back` the kernel may keep what is written for a while.
+    pub(crate) fn new(shared: Arc<Shared>, is_write_back: bool) -> Self {
+        Self { shared, directories: Directories::default(), is_write_back }
     }
 
     fn fs(&self) -> Guard<'_> {
         self.shared.lock_for_request()
     }
 
-    fn entry(&self, result: Result<Attributes, FsError>, page_bytes: u32, reply: ReplyEntry) {
+    fn entry(result: Result<Attributes, FsError>, page_bytes: u32, reply: ReplyEntry) {
         match result {
             Ok(attributes) => {
                 reply.entry(&TTL, &file_attr(&attributes, page_bytes), Generation(attributes.generation));
@@ -99,26 +112,28 @@ impl Adapter {
     }
 
     fn create_object(
-        &self,
+        fs: &mut Guard<'_>,
         request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new: NewObject<'_>,
-    ) -> (Result<Attributes, FsError>, u32) {
-        let mut fs = self.fs();
-        let page_bytes = fs.room().page_bytes;
-        let result = fs.attributes(object(parent)).and_then(|parent| {
-            let mut new = NewObject { uid: request.uid(), gid: request.gid(), ..new };
-            // A set-group-id directory hands its group on, and to directories the bit too.
-            if parent.mode & 0o2000 != 0 {
-                new.gid = parent.gid;
-                if new.kind == Kind::Directory {
-                    new.mode |= 0o2000;
-                }
+    ) -> Result<Attributes, FsError> {
+        let parent = fs.attributes(object(parent))?;
+        let mut new = NewObject { uid: request.uid(), gid: request.gid(), ..new };
+        // A set-group-id directory hands its group on, and to directories the bit too.
+        if parent.mode & 0o2000 != 0 {
+            new.gid = parent.gid;
+            if new.kind == Kind::Directory {
+                new.mode |= 0o2000;
             }
-            fs.create(parent.object, name.as_bytes(), &new)
-        });
-        (result, page_bytes)
+        }
+        fs.create(parent.object, name.as_bytes(), &new)
+    }
+
+    fn reply_created(&self, request: &Request, parent: INodeNo, name: &OsStr, new: NewObject<'_>, reply: ReplyEntry) {
+        let mut fs = self.fs();
+        let result = Self::create_object(&mut fs, request, parent, name, new);
+        Self::entry(result, fs.room().page_bytes, reply);
     }
 
     fn empty(result: Result<(), FsError>, reply: ReplyEmpty) {
@@ -128,16 +143,51 @@ impl Adapter {
         }
     }
 
-    fn list(&self, directory: u32) -> Result<Entries, FsError> {
-        let fs = self.fs();
-        let parent = fs.parent(directory)?;
-        let names = fs.list(directory)?;
-        let own =
-            [(directory, Kind::Directory, b".".as_slice().into()), (parent, Kind::Directory, b"..".as_slice().into())];
-        let rest = names.into_iter().map(|(name, attributes)| (attributes.object, attributes.kind, name));
-        Ok(own.into_iter().chain(rest).collect())
+    /// Writes data. With `drops` the file loses what lends its owner's rights. `is_late` says that a program has written it
+    /// some time ago: the kernel knows when, and tells it with the times of the file.
+    fn write_data(&self, object: u32, offset: u64, data: &[u8], drops: bool, is_late: bool) -> Result<usize, FsError> {
+        let mut fs = self.fs();
+        fs.drop_privileges(object, drops)?;
+        let before = fs.attributes(object)?;
+        let written = fs.write(object, offset, data)?;
+        if is_late {
+            let change = Change { mtime: Some(before.mtime), ctime: Some(before.ctime), ..Change::default() };
+            fs.change(object, &change)?;
+        }
+        Ok(written)
+    }
+
+    /// What an open directory held when it was opened, or read from its start again.
+    fn entries(&self, directory: u32, handle: FileHandle, offset: u64) -> Result<Arc<Entries>, FsError> {
+        self.directories.entries(handle, offset == 0, || {
+            let fs = self.fs();
+            let parent = fs.parent(directory)?;
+            let own = [(directory, Kind::Directory, b".".as_slice()), (parent, Kind::Directory, b"..".as_slice())];
+            let rest = fs.kinds(directory)?.map(|(name, object, kind)| (object, kind, name));
+            Ok(own.into_iter().chain(rest).map(|(object, kind, name)| (object, kind, name.into())).collect())
+        })
     }
 }
+
+/// The attributes of a name that is not there.
+const NOTHING: Attributes = {
+    let time = Time { secs: 0, nanos: 0 };
+    Attributes {
+        object: 0,
+        generation: 0,
+        kind: Kind::File,
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        links: 0,
+        size: 0,
+        pages: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+    }
+};
 
 fn kind_of_mode(mode: u32) -> Option<Kind> {
     Some(match mode & libc::S_IFMT {
@@ -158,9 +208,28 @@ fn chosen_time(time: TimeOrNow) -> Time {
 }
 
 impl Filesystem for Adapter {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        for flags in WANTED {
+            // A kernel that does not have it does without.
+            let _ = config.add_capabilities(flags);
+        }
+        if self.is_write_back && config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE).is_err() {
+            tracing::warn!("the kernel cannot keep what is written; --write-back is ignored");
+            self.is_write_back = false;
+        }
+        Ok(())
+    }
+
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let fs = self.fs();
-        self.entry(fs.lookup(object(parent), name.as_bytes()), fs.room().page_bytes, reply);
+        let page_bytes = fs.room().page_bytes;
+        match fs.lookup(object(parent), name.as_bytes()) {
+            // The number 0 says that there is no such name, and that the kernel may remember it.
+            Err(FsError::NotFound) if fs.attributes(object(parent)).is_ok() => {
+                reply.entry(&TTL, &file_attr(&NOTHING, page_bytes), Generation(0));
+            }
+            result => Self::entry(result, page_bytes, reply),
+        }
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -173,7 +242,7 @@ impl Filesystem for Adapter {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -181,7 +250,7 @@ impl Filesystem for Adapter {
         size: Option<u64>,
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
-        _: Option<SystemTime>,
+        ctime: Option<SystemTime>,
         _: Option<FileHandle>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
@@ -197,9 +266,18 @@ impl Filesystem for Adapter {
             gid,
             atime: atime.map(chosen_time),
             mtime: mtime.map(chosen_time),
+            ctime: ctime.map(time_of),
         };
-        let truncated = size.map_or(Ok(()), |size| fs.truncate(object, size));
-        match truncated.and_then(|()| fs.change(object, &change)) {
+        // The kernel does not ask for that: a new owner takes the right to act as the old one away, and so does a new size
+        // that somebody else than root sets. A request for nothing at all comes before a write that takes it away.
+        let is_owner_new = uid.is_some() || gid.is_some();
+        let is_cut = size.is_some() && request.uid() != 0;
+        let is_empty = !is_owner_new && size.is_none() && mode.is_none() && change.atime.or(change.mtime).is_none();
+        let drops = mode.is_none() && (is_owner_new || is_cut || is_empty);
+        let result = size.map_or(Ok(()), |size| fs.truncate(object, size));
+        let result =
+            result.and_then(|()| if drops || size.is_some() { fs.drop_privileges(object, drops) } else { Ok(()) });
+        match result.and_then(|()| fs.change(object, &change)) {
             Ok(attributes) => reply.attr(&TTL, &file_attr(&attributes, fs.room().page_bytes)),
             Err(error) => reply.error(errno(&error)),
         }
@@ -218,14 +296,12 @@ impl Filesystem for Adapter {
             return;
         };
         let new = NewObject { kind, mode: (mode & 0o7777) as u16, rdev, ..NewObject::FILE };
-        let (result, page_bytes) = self.create_object(request, parent, name, new);
-        self.entry(result, page_bytes, reply);
+        self.reply_created(request, parent, name, new, reply);
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
         let new = NewObject { mode: (mode & 0o7777) as u16, ..NewObject::DIRECTORY };
-        let (result, page_bytes) = self.create_object(request, parent, name, new);
-        self.entry(result, page_bytes, reply);
+        self.reply_created(request, parent, name, new, reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -239,8 +315,7 @@ impl Filesystem for Adapter {
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let target = target.as_os_str().as_bytes();
         let new = NewObject { kind: Kind::Symlink, mode: 0o777, target, ..NewObject::FILE };
-        let (result, page_bytes) = self.create_object(request, parent, name, new);
-        self.entry(result, page_bytes, reply);
+        self.reply_created(request, parent, name, new, reply);
     }
 
     fn rename(
@@ -266,12 +341,17 @@ impl Filesystem for Adapter {
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let mut fs = self.fs();
         let result = fs.link(object(ino), object(parent), name.as_bytes());
-        self.entry(result, fs.room().page_bytes, reply);
+        Self::entry(result, fs.room().page_bytes, reply);
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        // Who only reads has nothing to write at the end.
+        let flags = match flags.acc_mode() {
+            OpenAccMode::O_RDONLY => FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
+            _ => FopenFlags::FOPEN_KEEP_CACHE,
+        };
         match self.fs().open(object(ino)) {
-            Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
+            Ok(()) => reply.opened(FileHandle(0), flags),
             Err(error) => reply.error(errno(&error)),
         }
     }
@@ -287,11 +367,18 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut data = vec![0; size as usize];
-        match self.fs().read(object(ino), offset, &mut data) {
-            Ok(len) => reply.data(&data[..len]),
-            Err(error) => reply.error(errno(&error)),
-        }
+        BUFFER.with_borrow_mut(|buffer| {
+            let size = size as usize;
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            // The lock is gone before the kernel copies what was read.
+            let result = self.fs().read(object(ino), offset, &mut buffer[..size]);
+            match result {
+                Ok(len) => reply.data(&buffer[..len]),
+                Err(error) => reply.error(errno(&error)),
+            }
+        });
     }
 
     fn write(
@@ -301,12 +388,15 @@ impl Filesystem for Adapter {
         _: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
+        flags: WriteFlags,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.fs().write(object(ino), offset, data) {
+        let is_late = self.is_write_back && flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let drops = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let result = self.write_data(object(ino), offset, data, drops, is_late);
+        match result {
             Ok(len) => reply.written(len as u32),
             Err(error) => reply.error(errno(&error)),
         }
@@ -339,26 +429,42 @@ impl Filesystem for Adapter {
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.fs().open(object(ino)) {
-            Ok(()) => reply.opened(FileHandle(self.next_handle.fetch_add(1, Ordering::Relaxed)), FopenFlags::empty()),
+            Ok(()) => reply.opened(self.directories.enter(), FopenFlags::empty()),
             Err(error) => reply.error(errno(&error)),
         }
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let mut directories = self.directories.lock().expect("nothing here panics");
-        if offset == 0 || !directories.contains_key(&handle.0) {
-            match self.list(object(ino)) {
-                Ok(entries) => drop(directories.insert(handle.0, entries)),
-                Err(error) => {
-                    reply.error(errno(&error));
-                    return;
+        match self.entries(object(ino), handle, offset) {
+            Ok(entries) => {
+                for (next, (object, kind, name)) in rest(&entries, offset) {
+                    if reply.add(INodeNo((*object).into()), next, file_type(*kind), OsStr::from_bytes(name)) {
+                        break;
+                    }
                 }
+                reply.ok();
             }
+            Err(error) => reply.error(errno(&error)),
         }
-        let entries = &directories[&handle.0];
-        let rest = (1..).zip(entries).skip(usize::try_from(offset).unwrap_or(usize::MAX));
-        for (next, (object, kind, name)) in rest {
-            if reply.add(INodeNo((*object).into()), next, file_type(*kind), OsStr::from_bytes(name)) {
+    }
+
+    fn readdirplus(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let directory = object(ino);
+        let entries = match self.entries(directory, handle, offset) {
+            Ok(entries) => entries,
+            Err(error) => {
+                reply.error(errno(&error));
+                return;
+            }
+        };
+        let fs = self.fs();
+        let page_bytes = fs.room().page_bytes;
+        for (next, (_, _, name)) in rest(&entries, offset) {
+            // The kernel remembers what it is told here, so a name that has been removed since must not be among it, and one
+            // that stands for something else by now with what it is now.
+            let Ok(attributes) = fs.lookup(directory, name) else { continue };
+            let (attr, generation) = (file_attr(&attributes, page_bytes), Generation(attributes.generation));
+            if reply.add(attr.ino, next, OsStr::from_bytes(name), &TTL, &attr, generation) {
                 break;
             }
         }
@@ -366,7 +472,7 @@ impl Filesystem for Adapter {
     }
 
     fn releasedir(&self, _: &Request, ino: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        self.directories.lock().expect("nothing here panics").remove(&handle.0);
+        self.directories.leave(handle);
         Self::empty(self.fs().close(object(ino)), reply);
     }
 
@@ -399,6 +505,11 @@ impl Filesystem for Adapter {
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        // As setting it: programs such as ls then know that there are no access control lists, and stop asking.
+        if name.as_bytes().starts_with(b"system.") {
+            reply.error(Errno::EOPNOTSUPP);
+            return;
+        }
         match self.fs().get_attribute(object(ino), name.as_bytes()) {
             Ok(value) => sized(value, size, reply),
             Err(error) => reply.error(errno(&error)),
@@ -422,16 +533,22 @@ impl Filesystem for Adapter {
 
     fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, _: i32, reply: ReplyCreate) {
         let new = NewObject { mode: (mode & 0o7777) as u16, ..NewObject::FILE };
-        let (result, page_bytes) = self.create_object(request, parent, name, new);
-        match result.and_then(|attributes| self.fs().open(attributes.object).map(|()| attributes)) {
+        let mut fs = self.fs();
+        let result = Self::create_object(&mut fs, request, parent, name, new);
+        match result.and_then(|attributes| fs.open(attributes.object).map(|()| attributes)) {
             Ok(attributes) => {
-                let attr = file_attr(&attributes, page_bytes);
+                let attr = file_attr(&attributes, fs.room().page_bytes);
                 let generation = Generation(attributes.generation);
                 reply.created(&TTL, &attr, generation, FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
             }
             Err(error) => reply.error(errno(&error)),
         }
     }
+}
+
+/// The entries behind `offset`, each with the offset behind itself.
+fn rest(entries: &Entries, offset: u64) -> impl Iterator<Item = (u64, &(u32, Kind, Box<[u8]>))> {
+    (1..).zip(entries).skip(usize::try_from(offset).unwrap_or(usize::MAX))
 }
 
 /// Answers with a value, or with its size if that is asked for.

@@ -20,6 +20,8 @@ pub struct MountOptions {
     pub commit_s: u64,
     /// A file that is written anew every commit with metrics in Prometheus' text format.
     pub metrics: Option<PathBuf>,
+    /// The kernel may keep what programs write until they close or sync the file.
+    pub write_back: bool,
     /// Shown as the source of the mount.
     pub name: String,
 }
@@ -124,7 +126,7 @@ pub fn mount(fs: FileSystem, folder: &Path, options: &MountOptions, ready: impl 
         last_request: Mutex::new(Instant::now()),
         is_stopped: AtomicBool::new(false),
     });
-    let adapter = Adapter::new(shared.clone());
+    let adapter = Adapter::new(shared.clone(), options.write_back && !options.read_only);
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(options.name.clone()),

@@ -42,6 +42,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         allow_other: args.allow_other,
         commit_s: args.commit,
         metrics: args.metrics.clone(),
+        write_back: args.write_back,
         name: image.display().to_string(),
     };
     let ready = || {

@@ -425,6 +425,11 @@ impl<D: Store> Fs<D> {
         self.node(object)?.attributes.get(name).map(|value| &**value).ok_or(FsError::NoAttribute)
     }
 
+    /// Whether any object has an extended attribute of that name. O(objects).
+    pub fn has_attribute(&self, name: &[u8]) -> bool {
+        self.index.iter().any(|(_, node)| node.attributes.contains_key(name))
+    }
+
     /// Sets an extended attribute. All extended attributes of an object are in its header, which is smaller than a
     /// page.
     pub fn set_attribute(&mut self, object: u32, name: &[u8], value: &[u8]) -> Result<(), FsError> {

@@ -5,9 +5,8 @@ use crate::session::{Guard, Shared};
 use crate::{now, time_of};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use margay_fs::{Attributes, Change, FsError, Kind, MAX_NAME_BYTES, MAX_OBJECTS, NewObject, Time};
 use std::cell::RefCell;
@@ -15,8 +14,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// The extended attribute that SELinux uses, and that ls asks every file for.
+const LABEL: &[u8] = b"security.selinux";
 /// The kernel may keep what it was told for so long. Whatever changes has come through the kernel, so it knows.
 const TTL: Duration = Duration::from_secs(24 * 3600);
 /// What every kernel that has it is asked for: who writes a file takes its set-user-id bit away without a request of its
@@ -36,6 +38,8 @@ thread_local! {
 pub(crate) struct Adapter {
     shared: Arc<Shared>,
     directories: Directories,
+    /// Whether any object may have a label of SELinux. As long as there is none, the answer is that there cannot be one.
+    has_labels: AtomicBool,
     /// Whether the kernel may keep what is written for a while; it then owns sizes and times of files.
     is_write_back: bool,
 }
@@ -95,7 +99,8 @@ fn file_attr(attributes: &Attributes, page_bytes: u32) -> FileAttr {
 impl Adapter {
     /// With `is_write_back` the kernel may keep what is written for a while.
     pub(crate) fn new(shared: Arc<Shared>, is_write_back: bool) -> Self {
-        Self { shared, directories: Directories::default(), is_write_back }
+        let has_labels = AtomicBool::new(shared.lock_for_request().has_attribute(LABEL));
+        Self { shared, directories: Directories::default(), has_labels, is_write_back }
     }
 
     fn fs(&self) -> Guard<'_> {
@@ -344,14 +349,9 @@ impl Filesystem for Adapter {
         Self::entry(result, fs.room().page_bytes, reply);
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        // Who only reads has nothing to write at the end.
-        let flags = match flags.acc_mode() {
-            OpenAccMode::O_RDONLY => FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
-            _ => FopenFlags::FOPEN_KEEP_CACHE,
-        };
+    fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.fs().open(object(ino)) {
-            Ok(()) => reply.opened(FileHandle(0), flags),
+            Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
             Err(error) => reply.error(errno(&error)),
         }
     }
@@ -402,12 +402,9 @@ impl Filesystem for Adapter {
         }
     }
 
-    fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        let result = match self.fs().flush_data(object(ino)) {
-            Err(FsError::ReadOnly) => Ok(()),
-            result => result,
-        };
-        Self::empty(result, reply);
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // The kernel does not ask again. The last bytes of a file are written when its last user has closed it.
+        reply.error(Errno::ENOSYS);
     }
 
     fn release(
@@ -420,7 +417,12 @@ impl Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        Self::empty(self.fs().close(object(ino)), reply);
+        let result = self.fs().close(object(ino));
+        if let Err(error) = &result {
+            // Nobody waits for this answer. What could not be written is tried again at the next commit.
+            tracing::error!("writing the last bytes of a file that was closed: {error}");
+        }
+        Self::empty(result, reply);
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
@@ -493,6 +495,9 @@ impl Filesystem for Adapter {
             reply.error(Errno::EOPNOTSUPP);
             return;
         }
+        if name.as_bytes() == LABEL {
+            self.has_labels.store(true, Ordering::Relaxed);
+        }
         let mut fs = self.fs();
         let exists = fs.get_attribute(object(ino), name.as_bytes()).is_ok();
         if exists && flags & libc::XATTR_CREATE != 0 {
@@ -507,6 +512,10 @@ impl Filesystem for Adapter {
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         // As setting it: programs such as ls then know that there are no access control lists, and stop asking.
         if name.as_bytes().starts_with(b"system.") {
+            reply.error(Errno::EOPNOTSUPP);
+            return;
+        }
+        if name.as_bytes() == LABEL && !self.has_labels.load(Ordering::Relaxed) {
             reply.error(Errno::EOPNOTSUPP);
             return;
         }

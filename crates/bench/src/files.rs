@@ -1,5 +1,6 @@
-//! `margay-bench files [MARGAY]`: a mounted file system beside ext4 on a loop device and beside bindfs, which passes every call
-//! through FUSE to that ext4. They take turns; each figure is the median of five rounds, with the least and the greatest.
+//! `margay-bench files [MARGAY]`: a mounted file system, with and without `--write-back`, beside ext4 on a loop device, and beside
+//! a program that passes every call through FUSE to that ext4. They take turns; each figure is the median of five rounds, with the
+//! least and the greatest.
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -85,12 +86,26 @@ fn serve(name: &'static str, program: &str, args: &[&str], folder: &Path) -> Res
     Err(format!("{program}: the mount is not there after 10 s").into())
 }
 
+/// libfuse's own example of a file system that passes every call through, if the package with its source is there, else bindfs.
+fn pass_through(base: &Path, below: &str, folder: &Path) -> Result<Mounted, Error> {
+    let (source, program) = ("/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c", base.join("passthrough_ll"));
+    let built = path_text(&program)?;
+    let flags = ["-O2", "-D_FILE_OFFSET_BITS=64", "-I/usr/include/fuse3", "-o", built, source, "-lfuse3", "-lpthread"];
+    if Path::new(source).exists() && command("cc", &flags).is_ok() {
+        let options = format!("source={below}");
+        return serve("passthrough_ll", built, &["-f", "-o", &options, path_text(folder)?], folder);
+    }
+    serve("bindfs", "bindfs", &["-f", below, path_text(folder)?], folder)
+        .map_err(|error| format!("{error}. Install libfuse3-dev and a C compiler, or bindfs").into())
+}
+
 fn mount_all(margay: &str, base: &Path) -> Result<Vec<Mounted>, Error> {
     let folder = |name: &str| -> Result<PathBuf, Error> {
         let folder = base.join(name);
         fs::create_dir_all(&folder)?;
         Ok(folder)
     };
+    // What depends on others comes first, so that it is unmounted first.
     let mut mounts = Vec::new();
     // Twice as large, because it holds the files of two.
     let image = base.join("ext4.img");
@@ -98,16 +113,20 @@ fn mount_all(margay: &str, base: &Path) -> Result<Vec<Mounted>, Error> {
     command("mkfs.ext4", &["-q", path_text(&image)?])?;
     let ext4 = folder("ext4")?;
     command("mount", &["-o", "loop,noatime", path_text(&image)?, path_text(&ext4)?])?;
-    mounts.push(Mounted { name: "ext4", folder: ext4.clone(), process: None });
-    let (below, through) = (folder("ext4/below")?, folder("bindfs")?);
-    mounts.push(serve("bindfs", "bindfs", &["-f", path_text(&below)?, path_text(&through)?], &through)?);
-    let image = base.join("margay.img");
+    mounts.insert(0, Mounted { name: "ext4", folder: ext4.clone(), process: None });
+    let (below, through) = (folder("ext4/below")?, folder("through")?);
+    mounts.insert(0, pass_through(base, path_text(&below)?, &through)?);
     let size = format!("{IMAGE_MIB}M");
-    command(margay, &["fs", "format", path_text(&image)?, "--size", &size])?;
-    let mounted = folder("margay")?;
-    mounts.push(serve("margay", margay, &["mount", path_text(&image)?, path_text(&mounted)?], &mounted)?);
-    // Those that depend on others come first, so that they are unmounted first.
-    mounts.reverse();
+    let help = Command::new(margay).args(["mount", "--help"]).output().map_err(|error| format!("{margay}: {error}"))?;
+    // Builds before 0.1 do not have it.
+    let has_write_back = String::from_utf8_lossy(&help.stdout).contains("--write-back");
+    let kinds = [("margay --write-back", "kept", &["--write-back"][..]), ("margay", "margay", &[])];
+    for (name, folder_name, options) in kinds.into_iter().skip(usize::from(!has_write_back)) {
+        let (image, mounted) = (base.join(folder_name).with_extension("img"), folder(folder_name)?);
+        command(margay, &["fs", "format", path_text(&image)?, "--size", &size])?;
+        let args = [&["mount", path_text(&image)?, path_text(&mounted)?], options].concat();
+        mounts.insert(0, serve(name, margay, &args, &mounted)?);
+    }
     Ok(mounts)
 }
 
@@ -224,11 +243,11 @@ fn measure(margay: &str) -> Result<(), Error> {
         BALLAST_MIB + FILE_MIB,
         loads.join(" ")
     );
-    print!("{:<40}", "");
+    print!("{:<38}", "");
     mounts.iter().for_each(|mount| print!(" | {:<22}", mount.name));
     println!();
     for (row, title) in ROWS.iter().enumerate() {
-        print!("{title:<40}");
+        print!("{title:<38}");
         for results in &results {
             let mut figures: Vec<f64> = results.iter().map(|figures| figures[row]).collect();
             figures.sort_by(f64::total_cmp);

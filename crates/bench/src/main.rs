@@ -2,7 +2,8 @@
 //! `margay-bench instructions`: instructions per host write under callgrind, compared with budget.toml. `margay-bench
 //! disk`: write amplification, the slowest write and the mount of the disk, with all metadata counted. `margay-bench
 //! paging`: page references per second by the number of log blocks, and memory. `margay-bench m6`: the erases that the
-//! O(1) mean of M6 costs, compared with the exact mean. `margay-bench files`: a mounted file system beside bindfs and ext4.
+//! O(1) mean of M6 costs, compared with the exact mean. `margay-bench files`: a mounted file
+//! system beside ext4 and beside a program that passes every call through FUSE.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod disk;

@@ -62,7 +62,8 @@ fn committed_rows_and_git_objects_survive_kill_9_in_the_middle() {
     let image = Image::new(&["--size", "64M"]);
     let mut rows = 0;
     for round in 0..3 {
-        let mounted = image.mount(&["--commit", "1"]);
+        let kept: &[&str] = if round == 1 { &["--write-back"] } else { &[] };
+        let mounted = image.mount(&[&["--commit", "1"], kept].concat());
         let folder = image.folder();
         let log = image.dir.path().join("committed");
         // Each number is printed once its transaction is committed; without `extra` SQLite does not sync the removal
@@ -103,8 +104,14 @@ fn pjdfstest_finds_no_fault() {
     if !has_fuse() || !has("pjdfstest") {
         return;
     }
+    for options in [["--allow-other"].as_slice(), &["--allow-other", "--write-back"]] {
+        pjdfstest(options);
+    }
+}
+
+fn pjdfstest(options: &[&str]) {
     let image = Image::new(&["--size", "64M"]);
-    let mounted = image.mount(&["--allow-other"]);
+    let mounted = image.mount(options);
     let config = image.dir.path().join("pjdfstest.toml");
     let users = r#"entries = [["nobody", "nogroup"], ["daemon", "daemon"], ["games", "games"]]"#;
     std::fs::write(

@@ -237,6 +237,27 @@ fn a_small_file_takes_a_page_from_the_moment_it_is_closed() {
 }
 
 #[test]
+fn a_copy_of_a_file_that_is_being_written_has_what_was_written() {
+    if !has_fuse() {
+        return;
+    }
+    for mode in MODES {
+        let image = Image::new(&["--size", "16M"]);
+        let mounted = image.mount(mode);
+        let file = File::create(image.folder().join("f")).unwrap();
+        file.set_len(1 << 20).unwrap();
+        file.write_all_at(&[9; 4096], 400 * 1024).unwrap();
+        // cp asks where the data is. What the kernel keeps counts as data, too.
+        mounted.sh("cp --sparse=auto f copy");
+        let mut wanted = vec![0; 1 << 20];
+        wanted[400 * 1024..][..4096].fill(9);
+        assert!(fs::read(image.folder().join("copy")).unwrap() == wanted, "{mode:?}");
+        drop(file);
+        mounted.unmount();
+    }
+}
+
+#[test]
 fn a_full_device_is_reported_by_fsync_and_by_close_if_the_kernel_keeps_writes() {
     if !has_fuse() {
         return;

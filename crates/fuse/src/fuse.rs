@@ -273,12 +273,12 @@ impl Filesystem for Adapter {
             mtime: mtime.map(chosen_time),
             ctime: ctime.map(time_of),
         };
-        // The kernel does not ask for that: a new owner takes the right to act as the old one away, and so does a new size
-        // that somebody else than root sets. A request for nothing at all comes before a write that takes it away.
+        // Of these the kernel says nothing more: a new owner must not get programs that act as the old one, and who is not root
+        // must not change such a program, be it by a new size or by a write, before which comes a request to set nothing.
         let is_owner_new = uid.is_some() || gid.is_some();
-        let is_cut = size.is_some() && request.uid() != 0;
-        let is_empty = !is_owner_new && size.is_none() && mode.is_none() && change.atime.or(change.mtime).is_none();
-        let drops = mode.is_none() && (is_owner_new || is_cut || is_empty);
+        let is_empty = size.is_none() && change.atime.or(change.mtime).is_none();
+        let is_by_user = request.uid() != 0 && (size.is_some() || is_empty);
+        let drops = mode.is_none() && (is_owner_new || is_by_user);
         let result = size.map_or(Ok(()), |size| fs.truncate(object, size));
         let result =
             result.and_then(|()| if drops || size.is_some() { fs.drop_privileges(object, drops) } else { Ok(()) });

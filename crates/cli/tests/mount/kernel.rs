@@ -20,6 +20,9 @@ fresh() { rm -f f; echo text > f; chown 0:0 f; chmod $1 f; }
 fresh 6777; as_user 'printf x | dd of=f conv=notrunc status=none'; stat -c 'write %a' f
 fresh 6777; as_user 'exec 3<>f; printf x >&3; stat -c "while it is open %a" f; printf y >&3'; stat -c '%a' f
 fresh 6777; printf x | dd of=f conv=notrunc status=none; stat -c 'write by root %a' f
+has() { command -v "$1" >/dev/null; }
+fresh 4755; if has setcap; then setcap cap_net_raw+ep f; getcap f; fi; echo x >> f; stat -c 'capabilities, write by root %a' f
+if has getcap; then getcap f; fi
 fresh 6777; as_user 'truncate -s 2 f'; stat -c 'truncate %a' f
 fresh 6777; truncate -s 2 f; stat -c 'truncate by root %a' f
 fresh 6777; as_user ': > f'; stat -c 'open with O_TRUNC %a' f
@@ -298,6 +301,9 @@ fn what_was_synced_is_there_after_kill_9_if_the_kernel_keeps_writes() {
         file.write_all_at(&page(at as u8), at * 4096).unwrap();
     }
     file.sync_all().unwrap();
+    // A file that was closed has left the kernel, so that a sync of everything covers it.
+    fs::write(image.folder().join("closed"), vec![5; 100_000]).unwrap();
+    File::open(image.folder()).unwrap().sync_all().unwrap();
     for at in (0..200).step_by(3) {
         file.write_all_at(&page(255), at * 4096).unwrap();
     }
@@ -305,6 +311,7 @@ fn what_was_synced_is_there_after_kill_9_if_the_kernel_keeps_writes() {
     drop(file);
     image.check();
     let mounted = image.mount(&["--write-back"]);
+    assert_eq!(fs::read(image.folder().join("closed")).unwrap(), vec![5; 100_000]);
     let found = fs::read(&path).unwrap();
     assert_eq!(found.len(), 200 * 4096);
     for (at, data) in found.chunks(4096).enumerate() {

@@ -148,14 +148,22 @@ impl Adapter {
         }
     }
 
-    /// Writes data. With `drops` the file loses what lends its owner's rights. `is_late` says that a program has written it
-    /// some time ago: the kernel knows when, and tells it with the times of the file.
-    fn write_data(&self, object: u32, offset: u64, data: &[u8], drops: bool, is_late: bool) -> Result<usize, FsError> {
+    /// Writes data. With `FUSE_WRITE_KILL_SUIDGID` the file loses what lends its owner's rights. With `FUSE_WRITE_CACHE` a program
+    /// has written it to the kernel some time ago, or to mapped memory.
+    fn write_data(&self, object: u32, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize, FsError> {
         let mut fs = self.fs();
-        fs.drop_privileges(object, drops)?;
+        fs.drop_privileges(object, flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID))?;
         let before = fs.attributes(object)?;
-        let written = fs.write(object, offset, data)?;
-        if is_late {
+        let mut written = fs.write(object, offset, data)?;
+        if !flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            return Ok(written);
+        }
+        // The kernel takes a part for all of it, so what prevents the rest has to be the answer.
+        while written < data.len() {
+            written += fs.write(object, offset + written as u64, &data[written..])?;
+        }
+        if self.is_write_back {
+            // The kernel knows when it was written, and tells it with the times of the file.
             let change = Change { mtime: Some(before.mtime), ctime: Some(before.ctime), ..Change::default() };
             fs.change(object, &change)?;
         }
@@ -393,10 +401,7 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let is_late = self.is_write_back && flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let drops = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let result = self.write_data(object(ino), offset, data, drops, is_late);
-        match result {
+        match self.write_data(object(ino), offset, data, flags) {
             Ok(len) => reply.written(len as u32),
             Err(error) => reply.error(errno(&error)),
         }

@@ -288,6 +288,24 @@ fn a_full_device_is_reported_by_fsync_and_by_close_if_the_kernel_keeps_writes() 
 }
 
 #[test]
+fn data_that_fits_in_part_is_no_success_if_the_kernel_keeps_writes() {
+    if !has_fuse() {
+        return;
+    }
+    let image = Image::new(&["--size", "4M", "--page-bytes", "4096", "--pages-per-segment", "16"]);
+    let mounted = image.mount(&["--write-back"]);
+    let free_pages: usize = mounted.sh("stat -f -c %a .").trim().parse().unwrap();
+    fs::write(image.folder().join("ballast"), vec![1; (free_pages - 100) * 4096]).unwrap();
+    // The kernel sends this in one request, of which the half fits.
+    let mut file = File::create(image.folder().join("f")).unwrap();
+    let synced = file.write_all(&vec![2; 200 * 4096]).and_then(|()| file.sync_all());
+    assert_eq!(synced.unwrap_err().raw_os_error(), Some(28), "ENOSPC");
+    drop(file);
+    mounted.unmount();
+    image.check();
+}
+
+#[test]
 fn what_was_synced_is_there_after_kill_9_if_the_kernel_keeps_writes() {
     if !has_fuse() {
         return;

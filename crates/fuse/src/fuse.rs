@@ -1,21 +1,22 @@
 //! The FUSE adapter: translates requests of the kernel.
 
+use crate::attributes::{NOTHING, chosen_time, file_attr, file_type, kind_of_mode};
 use crate::directories::{Directories, Entries};
 use crate::session::{Guard, Shared};
-use crate::{now, time_of};
+use crate::time_of;
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use margay_fs::{Attributes, Change, FsError, Kind, MAX_NAME_BYTES, MAX_OBJECTS, NewObject, Time};
+use margay_fs::{Attributes, Change, FsError, Kind, MAX_NAME_BYTES, MAX_OBJECTS, NewObject};
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 /// The extended attribute that SELinux uses, and that ls asks every file for.
 const LABEL: &[u8] = b"security.selinux";
@@ -54,46 +55,6 @@ fn errno(error: &FsError) -> Errno {
 fn object(ino: INodeNo) -> u32 {
     // Objects have 24 bits; no other number was ever given out.
     u64::from(ino).min(u32::MAX.into()) as u32
-}
-
-/// Times that the operating system cannot hold become 1970.
-fn system_time(time: Time) -> SystemTime {
-    let whole = Duration::from_secs(time.secs.unsigned_abs());
-    let second = if time.secs >= 0 { UNIX_EPOCH.checked_add(whole) } else { UNIX_EPOCH.checked_sub(whole) };
-    second.and_then(|second| second.checked_add(Duration::from_nanos(time.nanos.into()))).unwrap_or(UNIX_EPOCH)
-}
-
-fn file_type(kind: Kind) -> FileType {
-    match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
-        Kind::Socket => FileType::Socket,
-        Kind::CharDevice => FileType::CharDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
-    }
-}
-
-fn file_attr(attributes: &Attributes, page_bytes: u32) -> FileAttr {
-    let mtime = system_time(attributes.mtime);
-    FileAttr {
-        ino: INodeNo(attributes.object.into()),
-        size: attributes.size,
-        blocks: attributes.pages * u64::from(page_bytes) / 512,
-        atime: system_time(attributes.atime),
-        mtime,
-        ctime: system_time(attributes.ctime),
-        crtime: mtime,
-        kind: file_type(attributes.kind),
-        perm: attributes.mode,
-        nlink: attributes.links,
-        uid: attributes.uid,
-        gid: attributes.gid,
-        rdev: attributes.rdev,
-        blksize: page_bytes,
-        flags: 0,
-    }
 }
 
 impl Adapter {
@@ -179,44 +140,6 @@ impl Adapter {
             let rest = fs.kinds(directory)?.map(|(name, object, kind)| (object, kind, name));
             Ok(own.into_iter().chain(rest).map(|(object, kind, name)| (object, kind, name.into())).collect())
         })
-    }
-}
-
-/// The attributes of a name that is not there.
-const NOTHING: Attributes = {
-    let time = Time { secs: 0, nanos: 0 };
-    Attributes {
-        object: 0,
-        generation: 0,
-        kind: Kind::File,
-        mode: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        links: 0,
-        size: 0,
-        pages: 0,
-        atime: time,
-        mtime: time,
-        ctime: time,
-    }
-};
-
-fn kind_of_mode(mode: u32) -> Option<Kind> {
-    Some(match mode & libc::S_IFMT {
-        0 | libc::S_IFREG => Kind::File,
-        libc::S_IFIFO => Kind::Fifo,
-        libc::S_IFSOCK => Kind::Socket,
-        libc::S_IFCHR => Kind::CharDevice,
-        libc::S_IFBLK => Kind::BlockDevice,
-        _ => return None,
-    })
-}
-
-fn chosen_time(time: TimeOrNow) -> Time {
-    match time {
-        TimeOrNow::SpecificTime(time) => time_of(time),
-        TimeOrNow::Now => now(),
     }
 }
 

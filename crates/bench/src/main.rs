@@ -2,10 +2,12 @@
 //! `margay-bench instructions`: instructions per host write under callgrind, compared with budget.toml. `margay-bench
 //! disk`: write amplification, the slowest write and the mount of the disk, with all metadata counted. `margay-bench
 //! paging`: page references per second by the number of log blocks, and memory. `margay-bench m6`: the erases that the
-//! O(1) mean of M6 costs, compared with the exact mean.
+//! O(1) mean of M6 costs, compared with the exact mean. `margay-bench files`: a mounted file
+//! system beside ext4 and beside a program that passes every call through FUSE.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod disk;
+mod files;
 mod instructions;
 mod m6;
 mod paging;
@@ -25,7 +27,8 @@ fn main() -> ExitCode {
         Some("disk-count") => disk::count(rest),
         Some("paging") => paging::run(),
         Some("paging-count") => paging::count(rest),
-        _ => Err("usage: margay-bench speed [GiB...] | instructions | m6 | disk | paging".into()),
+        Some("files") => files::run(rest),
+        _ => Err("usage: margay-bench speed [GiB...] | instructions | m6 | disk | paging | files [MARGAY]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

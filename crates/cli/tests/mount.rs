@@ -2,88 +2,15 @@
 //! say that they were skipped, and in CI that is a failure.
 
 mod common;
+#[path = "mount/kernel.rs"]
+mod kernel;
 
+use common::mounted::Image;
 use common::{MARGAY, has, has_fuse, run, text};
 use margay_policy::AllocatorSpec;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
-
-struct Image {
-    dir: TempDir,
-}
-
-struct Mounted<'a> {
-    image: &'a Image,
-    child: Child,
-}
-
-impl Image {
-    fn new(args: &[&str]) -> Self {
-        let image = Self { dir: tempfile::tempdir().unwrap() };
-        run(MARGAY, &[&["fs", "format", &image.path()], args].concat());
-        std::fs::create_dir(image.folder()).unwrap();
-        image
-    }
-
-    fn path(&self) -> String {
-        self.dir.path().join("flash.img").display().to_string()
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.dir.path().join("mnt")
-    }
-
-    fn mount(&self, args: &[&str]) -> Mounted<'_> {
-        let path = self.path();
-        let folder = self.folder().display().to_string();
-        let child = Command::new(MARGAY)
-            .args([&["mount", &path, &folder, "--no-sync"], args].concat())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let started = Instant::now();
-        while !std::fs::read_to_string("/proc/mounts").unwrap().contains(&folder) {
-            assert!(started.elapsed() < Duration::from_secs(20), "the mount does not come up");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Mounted { image: self, child }
-    }
-
-    fn check(&self) {
-        let report = run(MARGAY, &["fs", "check", &self.path()]);
-        assert!(report.contains("\nclean"), "{report}");
-    }
-}
-
-impl Mounted<'_> {
-    /// A shell command in the mounted directory.
-    fn sh(&self, command: &str) -> String {
-        run("sh", &["-ec", &format!("cd {} && {command}", self.image.folder().display())])
-    }
-
-    /// Unmounts as a user does.
-    fn unmount(mut self) {
-        let folder = self.image.folder().display().to_string();
-        run("fusermount3", &["-u", &folder]);
-        assert!(self.child.wait().unwrap().success());
-    }
-
-    /// Ends the process as a power cut does, and takes away what is left of the mount.
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        let _ = Command::new("fusermount3").args(["-uz", &self.image.folder().display().to_string()]).output();
-    }
-}
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = Command::new("fusermount3").args(["-uz", &self.image.folder().display().to_string()]).output();
-    }
-}
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// A source tree that every build of margay has at hand: the C library of zstd.
 fn source_tree() -> PathBuf {
@@ -135,7 +62,8 @@ fn committed_rows_and_git_objects_survive_kill_9_in_the_middle() {
     let image = Image::new(&["--size", "64M"]);
     let mut rows = 0;
     for round in 0..3 {
-        let mounted = image.mount(&["--commit", "1"]);
+        let kept: &[&str] = if round == 1 { &["--write-back"] } else { &[] };
+        let mounted = image.mount(&[&["--commit", "1"], kept].concat());
         let folder = image.folder();
         let log = image.dir.path().join("committed");
         // Each number is printed once its transaction is committed; without `extra` SQLite does not sync the removal
@@ -276,8 +204,14 @@ fn pjdfstest_finds_no_fault() {
     if !has_fuse() || !has("pjdfstest") {
         return;
     }
+    for options in [["--allow-other"].as_slice(), &["--allow-other", "--write-back"]] {
+        pjdfstest(options);
+    }
+}
+
+fn pjdfstest(options: &[&str]) {
     let image = Image::new(&["--size", "64M"]);
-    let mounted = image.mount(&["--allow-other"]);
+    let mounted = image.mount(options);
     let config = image.dir.path().join("pjdfstest.toml");
     let users = r#"entries = [["nobody", "nogroup"], ["daemon", "daemon"], ["games", "games"]]"#;
     std::fs::write(
@@ -306,10 +240,11 @@ fn fsx_finds_no_fault_with_any_allocator() {
     if !has_fuse() || !has("fsx") {
         return;
     }
-    for (seed, allocator) in (1..).zip(AllocatorSpec::made_for_files()) {
-        let allocator = allocator.name();
+    let runs = AllocatorSpec::made_for_files().map(|allocator| (allocator.name(), [].as_slice()));
+    let kept = [("predictive", ["--write-back"].as_slice())];
+    for (seed, (allocator, options)) in (1..).zip(runs.chain(kept)) {
         let image = Image::new(&["--size", "8M", "--page-bytes", "2048", "--pages-per-segment", "32", "-a", allocator]);
-        let mounted = image.mount(&[]);
+        let mounted = image.mount(options);
         let artefacts = image.dir.path().display().to_string();
         let file = image.folder().join("file").display().to_string();
         let report = run("fsx", &["-S", &seed.to_string(), "-N", "3000", "-P", &artefacts, &file]);

@@ -20,6 +20,7 @@ mod index;
 mod mount;
 mod names;
 mod node;
+mod privileges;
 mod recovery;
 mod sparse;
 mod sync;

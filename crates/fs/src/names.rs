@@ -44,6 +44,8 @@ pub struct Change {
     pub atime: Option<Time>,
     /// Last modification.
     pub mtime: Option<Time>,
+    /// Last change of the object; `None` is now.
+    pub ctime: Option<Time>,
 }
 
 /// A name in a directory, and the attributes of its object.
@@ -102,6 +104,15 @@ impl<D: Store> Fs<D> {
     pub fn list(&self, object: u32) -> Result<Vec<Named>, FsError> {
         let children = &self.directory(object)?.children;
         children.iter().map(|(name, child)| Ok((name.clone(), self.attributes(self.index.resolve(*child))?))).collect()
+    }
+
+    /// The same with no other attribute than what the objects are.
+    pub fn kinds(&self, object: u32) -> Result<impl Iterator<Item = (&[u8], u32, Kind)>, FsError> {
+        let children = &self.directory(object)?.children;
+        Ok(children.iter().filter_map(|(name, child)| {
+            let object = self.index.resolve(*child);
+            Some((&**name, object, self.index.node(object)?.kind))
+        }))
     }
 
     /// The parent of a directory; that of the root is the root itself.
@@ -395,7 +406,7 @@ impl<D: Store> Fs<D> {
         node.gid = change.gid.unwrap_or(node.gid);
         node.atime = change.atime.unwrap_or(node.atime);
         node.mtime = change.mtime.unwrap_or(node.mtime);
-        node.ctime = now;
+        node.ctime = change.ctime.unwrap_or(now);
         let (page, is_named) = (node.page, !node.orphan);
         let of_meaning = change.mode.is_some() || change.uid.is_some() || change.gid.is_some();
         if of_meaning && is_named && !self.index.single {
@@ -414,6 +425,11 @@ impl<D: Store> Fs<D> {
     /// An extended attribute.
     pub fn get_attribute(&self, object: u32, name: &[u8]) -> Result<&[u8], FsError> {
         self.node(object)?.attributes.get(name).map(|value| &**value).ok_or(FsError::NoAttribute)
+    }
+
+    /// Whether any object has an extended attribute of that name. O(objects).
+    pub fn has_attribute(&self, name: &[u8]) -> bool {
+        self.index.iter().any(|(_, node)| node.attributes.contains_key(name))
     }
 
     /// Sets an extended attribute. All extended attributes of an object are in its header, which is smaller than a

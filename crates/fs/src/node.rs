@@ -25,7 +25,7 @@ pub struct Attributes {
     pub links: u32,
     /// Bytes.
     pub size: u64,
-    /// Pages of data that it occupies.
+    /// Pages of data that it occupies, the one that waits in memory too.
     pub pages: u64,
     /// Last access, if it was set explicitly; reading does not change it.
     pub atime: Time,
@@ -167,7 +167,8 @@ impl Node {
             rdev: self.rdev,
             links,
             size: if self.kind == Kind::Symlink { self.target.len() as u64 } else { self.size },
-            pages: self.chunks.count().into(),
+            pages: u64::from(self.chunks.count())
+                + u64::from(self.tail.as_ref().is_some_and(|tail| self.chunks.get(tail.chunk).is_none())),
             atime: self.atime,
             mtime: self.mtime,
             ctime: self.ctime,

@@ -1,5 +1,7 @@
 //! The file system mounted by FUSE: a door to [`margay_volume::Files`] beside the NBD server.
 
+mod attributes;
+mod directories;
 mod fuse;
 mod session;
 mod sparse;

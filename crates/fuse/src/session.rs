@@ -22,6 +22,8 @@ pub struct MountOptions {
     pub sync_names: bool,
     /// A file that is written anew every commit with metrics in Prometheus' text format.
     pub metrics: Option<PathBuf>,
+    /// The kernel may keep what programs write until they close or sync the file.
+    pub write_back: bool,
     /// Shown as the source of the mount.
     pub name: String,
 }
@@ -149,7 +151,7 @@ pub fn mount(fs: FileSystem, folder: &Path, options: &MountOptions, ready: impl 
         is_stopped: AtomicBool::new(false),
         sync_names: options.sync_names && !options.read_only,
     });
-    let adapter = Adapter::new(shared.clone());
+    let adapter = Adapter::new(shared.clone(), options.write_back && !options.read_only);
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(options.name.clone()),

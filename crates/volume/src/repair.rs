@@ -222,6 +222,7 @@ impl<F: Flash, T: Flash> Copy<'_, F, T> {
             gid: Some(found.gid),
             atime: Some(found.atime),
             mtime: Some(found.mtime),
+            ctime: None,
         };
         self.to.change(object, &change).map(drop)
     }

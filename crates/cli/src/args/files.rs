@@ -49,6 +49,10 @@ pub struct MountArgs {
     /// On a sync, do not wait until the image is on disk: synced data may be lost when this machine loses power
     #[arg(long)]
     pub no_sync: bool,
+    /// Let the kernel keep what a program writes until it closes or syncs the file, or for half a minute: faster, but if margay
+    /// is killed that is lost, and a full device is reported by close or fsync instead of write
+    #[arg(long)]
+    pub write_back: bool,
     /// Mount for writing even if headers of objects cannot be read; those objects are lost for good
     #[arg(long)]
     pub accept_losses: bool,

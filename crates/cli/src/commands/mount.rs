@@ -43,6 +43,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         commit_s: args.commit,
         sync_names: args.sync_names,
         metrics: args.metrics.clone(),
+        write_back: args.write_back,
         name: image.display().to_string(),
     };
     let ready = || {

@@ -22,11 +22,11 @@ struct Mount {
 
 impl Mount {
     /// Mounts; `None` if the process ends at once, as it may when a call fails while it opens the image.
-    fn new(image: &Path, attack: &Attack) -> Option<Self> {
+    fn new(image: &Path, attack: &Attack, options: &[&str]) -> Option<Self> {
         let folder = image.with_extension("mnt");
         let _ = std::fs::create_dir(&folder);
         let mut command = Command::new(MARGAY);
-        command.arg("mount").arg(image).arg(&folder).stdout(Stdio::null()).stderr(Stdio::null());
+        command.arg("mount").arg(image).arg(&folder).args(options).stdout(Stdio::null()).stderr(Stdio::null());
         attack.arm(&mut command, image);
         let mut child = command.spawn().unwrap();
         let name = folder.display().to_string();
@@ -167,12 +167,14 @@ fn synced_files_survive_a_write_that_fails_for_a_moment() {
         let what = format!("trial {seed}, {fail}");
         let attack = bench.attack(Some(fail));
         let retries = [0, 3][random.below(2) as usize];
-        if let Some(mount) = Mount::new(&image, &attack) {
+        let options: &[&str] = if seed % 2 == 1 { &["--write-back"] } else { &[] };
+        let what = format!("{what} {options:?}");
+        if let Some(mount) = Mount::new(&image, &attack, options) {
             use_files(&mount.folder, &mut files, 120, retries, &mut random);
             if random.below(2) == 0 { mount.kill() } else { mount.unmount() }
         }
         let _ = Command::new("fusermount3").arg("-uz").arg(image.with_extension("mnt")).output();
-        let mount = Mount::new(&image, &Attack::default()).unwrap_or_else(|| panic!("{what}: it is not mounted"));
+        let mount = Mount::new(&image, &Attack::default(), &[]).unwrap_or_else(|| panic!("{what}: it is not mounted"));
         check(&mount.folder, &files, &what);
         mount.unmount();
     }

@@ -1,6 +1,7 @@
 //! What tests with real programs share.
 #![allow(dead_code, reason = "a test takes what it needs")]
 
+pub mod mounted;
 #[path = "../../../trace/tests/skip/mod.rs"]
 mod skip;
 

@@ -60,7 +60,7 @@ pub(crate) fn not_a_number(what: &str) -> String {
 }
 
 /// The digits at the start of a text: their number, and how many they are. Of more than 19 digits the number is wrong.
-#[inline]
+#[inline(always)]
 fn digits(text: &[u8]) -> (u64, usize) {
     const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
     let (mut value, mut rest) = (0u64, text);
@@ -72,7 +72,7 @@ fn digits(text: &[u8]) -> (u64, usize) {
         if others != 0 {
             let count = (others.trailing_zeros() / 8) as usize;
             if count > 0 {
-                value = value.wrapping_mul(POWERS[count]).wrapping_add(eight_digits(word << (64 - 8 * count)));
+                value = value.wrapping_mul(POWERS[count & 7]).wrapping_add(eight_digits(word << (64 - 8 * count)));
             }
             return (value, text.len() - rest.len() + count);
         }
@@ -93,7 +93,7 @@ fn digits(text: &[u8]) -> (u64, usize) {
 
 /// The number of eight digits from 0 to 9, the first in the lowest byte: pairs, then fours, then all by one
 /// multiplication each.
-#[inline]
+#[inline(always)]
 fn eight_digits(word: u64) -> u64 {
     let pairs = word.wrapping_mul(10).wrapping_add(word >> 8);
     let odd = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(100 + (1_000_000 << 32));
@@ -122,30 +122,36 @@ impl<'a, const D: u8> Columns<'a, D> {
     const WORDS: bool = D == b' ';
 
     /// The columns of a line that has to have this many of them.
-    #[inline]
+    #[inline(always)]
     pub fn exactly(line: &'a [u8], wanted: usize) -> Self {
         Self { wanted: Some(wanted), ..Self::any(line) }
     }
 
     /// The columns of a line that may have any number of them.
-    #[inline]
+    #[inline(always)]
     pub fn any(line: &'a [u8]) -> Self {
         let rest = if Self::WORDS { line.trim_ascii_start() } else { line };
         Self { line, rest, ended: Self::WORDS && rest.is_empty(), wanted: None }
     }
 
-    #[inline]
+    #[inline(always)]
     fn is_end(byte: u8) -> bool {
         if Self::WORDS { byte.is_ascii_whitespace() } else { byte == D }
     }
 
     /// Goes past the first `len` bytes if a column ends there.
-    #[inline]
+    #[inline(always)]
     fn ends_after(&mut self, len: usize) -> bool {
         match self.rest.get(len..) {
             Some([byte, after @ ..]) if Self::is_end(*byte) => {
-                self.rest = if Self::WORDS { after.trim_ascii_start() } else { after };
-                self.ended = Self::WORDS && self.rest.is_empty();
+                self.rest = after;
+                if Self::WORDS {
+                    // Mostly there is one space.
+                    if after.first().is_none_or(u8::is_ascii_whitespace) {
+                        self.rest = after.trim_ascii_start();
+                        self.ended = self.rest.is_empty();
+                    }
+                }
                 true
             }
             Some([]) => {
@@ -157,12 +163,23 @@ impl<'a, const D: u8> Columns<'a, D> {
     }
 
     /// The next column, if there is one.
-    #[inline]
+    #[inline(always)]
     pub fn maybe(&mut self) -> Option<&'a [u8]> {
+        const EACH: u64 = 0x0101_0101_0101_0101;
         if self.ended {
             return None;
         }
         let text = self.rest;
+        if let Some(eight) = text.first_chunk::<8>() {
+            // Delimiters become 0, white space is below 33. Of the bytes that are, the first gets the lowest bit that is set.
+            let (word, below) = if Self::WORDS { (0, 33) } else { (EACH * D as u64, 1) };
+            let word = u64::from_le_bytes(*eight) ^ word;
+            let ends = word.wrapping_sub(EACH * below) & !word & (EACH << 7);
+            let len = (ends.trailing_zeros() / 8) as usize;
+            if ends != 0 && self.ends_after(len) {
+                return Some(&text[..len]);
+            }
+        }
         let len = text.iter().position(|byte| Self::is_end(*byte)).unwrap_or(text.len());
         self.ends_after(len);
         Some(&text[..len])
@@ -175,13 +192,13 @@ impl<'a, const D: u8> Columns<'a, D> {
     }
 
     /// The next column.
-    #[inline]
+    #[inline(always)]
     pub fn text(&mut self, what: &str) -> Result<&'a [u8], String> {
         self.maybe().ok_or_else(|| self.wrong(format!("the {what} is missing")))
     }
 
     /// The next column as an unsigned integer.
-    #[inline]
+    #[inline(always)]
     pub fn whole(&mut self, what: &str) -> Result<u64, String> {
         let (value, len) = digits(self.rest);
         if (1..=SAFE_DIGITS).contains(&len) && self.ends_after(len) {
@@ -197,39 +214,26 @@ impl<'a, const D: u8> Columns<'a, D> {
     }
 
     /// The next column as an unsigned integer of 32 bits.
-    #[inline]
+    #[inline(always)]
     pub fn small(&mut self, what: &str) -> Result<u32, String> {
         let value = self.whole(what)?;
         u32::try_from(value).map_err(|_| self.wrong(not_a_number(what)))
     }
 
     /// The next column, a number of sectors of 512 bytes, in bytes.
-    #[inline]
+    #[inline(always)]
     pub fn sectors(&mut self, what: &str) -> Result<u64, String> {
         let value = self.whole(what)?;
         value.checked_mul(512).ok_or_else(|| self.wrong(not_a_number(what)))
     }
 
     /// The next column, a time whose unit is `unit_ns`, a power of ten, in nanoseconds.
-    #[inline]
+    #[inline(always)]
     pub fn time(&mut self, unit_ns: u64) -> Result<u128, String> {
-        let (value, len) = digits(self.rest);
-        let scaled = u128::from(value) * u128::from(unit_ns);
-        if (1..=SAFE_DIGITS).contains(&len) {
-            if self.ends_after(len) {
-                return Ok(scaled);
-            }
-            if self.rest.get(len) == Some(&b'.') {
-                let (after, places) = digits(&self.rest[len + 1..]);
-                // With this many places after the point every unit is a whole number of the last one.
-                if places <= 9 && self.ends_after(len + 1 + places) {
-                    let last = POWERS_OF_TEN[places];
-                    let fraction = if unit_ns >= last { after * (unit_ns / last) } else { after / (last / unit_ns) };
-                    return Ok(scaled + u128::from(fraction));
-                }
-            }
+        match short_time(self.rest, unit_ns) {
+            Some((time_ns, len)) if self.ends_after(len) => Ok(time_ns),
+            _ => self.odd_time(unit_ns),
         }
-        self.odd_time(unit_ns)
     }
 
     #[cold]
@@ -239,14 +243,14 @@ impl<'a, const D: u8> Columns<'a, D> {
     }
 
     /// The next column as a request's type, in the words that most formats use.
-    #[inline]
+    #[inline(always)]
     pub fn read_or_write(&mut self) -> Result<Kind, String> {
         let text = self.text("type")?;
         read_or_write(text).ok_or_else(|| self.wrong("the type is neither a read nor a write".into()))
     }
 
     /// The next column and the one behind it, as they stand.
-    #[inline]
+    #[inline(always)]
     pub fn two(&mut self, what: &str) -> Result<&'a [u8], String> {
         let start = self.rest;
         let (first, second) = (self.text(what)?, self.text(what)?);
@@ -254,7 +258,7 @@ impl<'a, const D: u8> Columns<'a, D> {
     }
 
     /// That there are no more columns.
-    #[inline]
+    #[inline(always)]
     pub fn end(&self) -> Result<(), String> {
         if self.ended { Ok(()) } else { Err(self.wrong(String::new())) }
     }
@@ -270,9 +274,30 @@ impl<'a, const D: u8> Columns<'a, D> {
     }
 }
 
+/// The time at the start of a text and the bytes that it takes, unless it has more digits than numbers usually have.
+#[inline(always)]
+fn short_time(text: &[u8], unit_ns: u64) -> Option<(u128, usize)> {
+    let (value, len) = digits(text);
+    let whole_ns = u128::from(value) * u128::from(unit_ns);
+    if !(1..=SAFE_DIGITS).contains(&len) {
+        return None;
+    }
+    if text.get(len) != Some(&b'.') {
+        return Some((whole_ns, len));
+    }
+    let (after, places) = digits(&text[len + 1..]);
+    // With this many places after the point every unit is a whole number of the last one, or the other way round.
+    let last = *POWERS_OF_TEN.get(places)?;
+    let fraction_ns = if unit_ns >= last { after * (unit_ns / last) } else { after / (last / unit_ns) };
+    Some((whole_ns + u128::from(fraction_ns), len + 1 + places))
+}
+
 /// A time in nanoseconds; `unit_ns`, a power of ten, is the unit of the text.
 pub(crate) fn time(text: &[u8], unit_ns: u64) -> Result<u128, String> {
-    scaled(text, unit_ns).ok_or_else(|| not_a_number("time"))
+    match short_time(text, unit_ns) {
+        Some((time_ns, len)) if len == text.len() => Ok(time_ns),
+        _ => scaled(text, unit_ns).ok_or_else(|| not_a_number("time")),
+    }
 }
 
 const POWERS_OF_TEN: [u64; 10] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
@@ -280,9 +305,12 @@ const POWERS_OF_TEN: [u64; 10] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 
 /// A request's type in the words that most formats use.
 #[inline]
 fn read_or_write(text: &[u8]) -> Option<Kind> {
-    match text.trim_ascii() {
+    match text {
         b"R" | b"r" | b"Read" | b"read" | b"READ" => Some(Kind::Read),
         b"W" | b"w" | b"Write" | b"write" | b"WRITE" => Some(Kind::Write),
+        [first, .., last] if first.is_ascii_whitespace() || last.is_ascii_whitespace() => {
+            read_or_write(text.trim_ascii())
+        }
         _ => None,
     }
 }

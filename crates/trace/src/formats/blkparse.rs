@@ -40,7 +40,7 @@ impl Blkparse {
 }
 
 fn is_event(line: &[u8]) -> bool {
-    let device = words(line).next().unwrap_or_default();
+    let device = Columns::<b' '>::any(line).maybe().unwrap_or_default();
     device.contains(&b',') && device.first().is_some_and(u8::is_ascii_digit)
 }
 
@@ -70,7 +70,7 @@ impl LineReader for Blkparse {
             return self.event(line);
         }
         // The summary of blkparse: "CPU0 (8,0):", "Total (8,0):", "Reads Queued: ...", "Throughput ...".
-        let first = words(line).next().unwrap_or_default();
+        let first = Columns::<b' '>::any(line).maybe().unwrap_or_default();
         if !first.iter().all(u8::is_ascii_digit) {
             let is_summary = first.first().is_some_and(u8::is_ascii_alphabetic) && line.contains(&b':');
             return if is_summary { Ok(SUMMARY) } else { Err("neither an event nor a summary".into()) };

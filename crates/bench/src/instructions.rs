@@ -9,6 +9,7 @@ struct Budget {
     instructions_per_host_write: BTreeMap<String, u64>,
     instructions_per_disk_write: u64,
     instructions_per_reference: u64,
+    instructions_per_trace_line: BTreeMap<String, u64>,
 }
 
 const BUDGET: &str = include_str!("../budget.toml");
@@ -86,6 +87,15 @@ pub fn run() -> Result<(), String> {
     );
     if per_reference > max as f64 {
         exceeded.push(format!("paging: {per_reference:.0} instructions per reference, budget {max}"));
+    }
+    println!("lines of traces, 30 to 80 bytes each, from the text to the request");
+    for (name, max) in &budget.instructions_per_trace_line {
+        let count = |lines: u64| under_callgrind(&["line-count", name, &lines.to_string()]);
+        let per_line = (count(50_000)?.0 - count(10_000)?.0) as f64 / 40_000.0;
+        println!("{name:>22} {per_line:>22.1} {:>22} {max:>8}", "");
+        if per_line > *max as f64 {
+            exceeded.push(format!("{name}: {per_line:.1} instructions per line, budget {max}"));
+        }
     }
     if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join("; ")) }
 }

@@ -1,5 +1,6 @@
 //! `margay-bench speed [GiB...]`: pages programmed per second, beside a floor measured in the same process.
-//! `margay-bench instructions`: instructions per host write under callgrind, compared with budget.toml. `margay-bench
+//! `margay-bench instructions`: instructions per host write, and per line of a trace, under callgrind, compared with
+//! budget.toml. `margay-bench
 //! disk`: write amplification, the slowest write and the mount of the disk, with all metadata counted. `margay-bench
 //! paging`: page references per second by the number of log blocks, and memory. `margay-bench m6`: the erases that the
 //! O(1) mean of M6 costs, compared with the exact mean. `margay-bench files`: a mounted file
@@ -9,6 +10,7 @@
 mod disk;
 mod files;
 mod instructions;
+mod lines;
 mod m6;
 mod paging;
 mod speed;
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
         Some("speed") => speed::run(rest),
         Some("instructions") => instructions::run(),
         Some("count") => instructions::count(rest),
+        Some("line-count") => lines::count(rest),
         Some("m6") => m6::run(),
         Some("disk") => disk::run(),
         Some("disk-count") => disk::count(rest),

@@ -10,6 +10,7 @@ mod experiment;
 mod files;
 mod forecast;
 mod ops;
+mod packed;
 mod page_level;
 mod paging;
 pub mod reproduce;

@@ -1,6 +1,7 @@
 use crate::LabError;
 use crate::experiment::{AddressChoice, Experiment, Limit, Source, TraceSource};
-use margay_trace::{Kind, Request, TraceReader, max_footprint_pages};
+use crate::packed::{PackedOps, Packer, Unpacker};
+use margay_trace::{Kind, PageTable, Request};
 use margay_workload::{OpKind, PageOp, Workload, WorkloadSpec};
 use std::sync::Arc;
 
@@ -12,18 +13,37 @@ pub(crate) struct TraceFacts {
     pub bad_lines: u64,
     /// Page writes of one pass.
     pub writes: u64,
-    /// Whether a logical page is ever written.
-    pub written: Vec<bool>,
-    /// The operations, if they are few enough to be kept.
-    pub ops: Option<Arc<Vec<PageOp>>>,
+    /// The logical pages that are ever written.
+    pub written: PageSet,
+    /// How many they are, if they were numbered.
+    pub numbered: u32,
+    pub ops: Arc<PackedOps>,
 }
 
-/// A trace with at most this many operations (16 bytes each) is kept in memory; a longer one is read from the file at
-/// each pass.
-const KEPT_OPS: usize = 32 << 20;
+/// A set of logical pages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PageSet(Vec<u64>);
+
+impl PageSet {
+    #[inline]
+    fn insert(&mut self, lpn: u32) {
+        let word = lpn as usize / 64;
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (lpn % 64);
+    }
+
+    fn contains(&self, lpn: u32) -> bool {
+        self.0.get(lpn as usize / 64).is_some_and(|word| word >> (lpn % 64) & 1 == 1)
+    }
+}
 
 /// A prime, so that the pages of shifted devices coincide neither at the start nor at a power of two.
 const DEVICE_SHIFT_PAGES: u64 = 1_000_003;
+
+/// The number of a page that was not numbered.
+const NOT_NUMBERED: u32 = 0;
 
 /// Turns requests into page operations on the exported pages.
 #[derive(Debug)]
@@ -31,17 +51,32 @@ struct Mapper {
     choice: AddressChoice,
     page_bytes: u64,
     exported_pages: u32,
-    numbered: std::collections::HashMap<(u32, u64), u32>,
+    /// One more than the logical page.
+    table: PageTable,
+    numbered: u32,
     requests: u64,
+    writes: u64,
+    written: PageSet,
+    out: Packer,
 }
 
 impl Mapper {
     fn new(choice: AddressChoice, page_bytes: u32, exported_pages: u32) -> Self {
-        Self { choice, page_bytes: page_bytes.into(), exported_pages, numbered: Default::default(), requests: 0 }
+        Self {
+            choice,
+            page_bytes: page_bytes.into(),
+            exported_pages,
+            table: PageTable::default(),
+            numbered: 0,
+            requests: 0,
+            writes: 0,
+            written: PageSet::default(),
+            out: Packer::new(),
+        }
     }
 
     /// Appends an operation for every page that the request touches, in whole or in part.
-    fn map(&mut self, request: &Request, offset_us: u64, out: &mut Vec<PageOp>) -> Result<(), LabError> {
+    fn map(&mut self, request: &Request) -> Result<(), LabError> {
         self.requests += 1;
         let kind = match request.kind {
             Kind::Write => OpKind::Write,
@@ -55,115 +90,125 @@ impl Mapper {
             OpKind::Trim => (request.offset_bytes.div_ceil(self.page_bytes), end / self.page_bytes),
             _ => (request.offset_bytes / self.page_bytes, end.div_ceil(self.page_bytes)),
         };
-        for page in first..last {
-            if let Some(lpn) = self.lpn(request.device, page, kind)? {
-                out.push(PageOp { time_us: request.time_us + offset_us, lpn, kind });
+        let exported = u64::from(self.exported_pages);
+        match self.choice {
+            // Devices are shifted against each other, so that their first pages do not coincide.
+            AddressChoice::Fold if first < last => {
+                let shift = u64::from(request.device) * DEVICE_SHIFT_PAGES;
+                let mut lpn = (first.wrapping_add(shift) % exported) as u32;
+                for page in first..last {
+                    if page.wrapping_add(shift) == 0 {
+                        lpn = 0;
+                    }
+                    self.push(request.time_us, lpn, kind)?;
+                    lpn = if lpn + 1 == self.exported_pages { 0 } else { lpn + 1 };
+                }
+            }
+            AddressChoice::Fold => {}
+            AddressChoice::Direct => {
+                for page in first..last.min(exported) {
+                    self.push(request.time_us, page as u32, kind)?;
+                }
+                if last > exported && first < last {
+                    return Err(self.past_the_end(first.max(exported)));
+                }
+            }
+            AddressChoice::Compact => {
+                for page in first..last {
+                    if let Some(lpn) = self.numbered(request.device, page, kind)? {
+                        self.push(request.time_us, lpn, kind)?;
+                    }
+                }
             }
         }
         Ok(())
     }
 
-    fn lpn(&mut self, device: u32, page: u64, kind: OpKind) -> Result<Option<u32>, LabError> {
-        let exported = u64::from(self.exported_pages);
-        match self.choice {
-            // Devices are shifted against each other, so that their first pages do not coincide.
-            AddressChoice::Fold => {
-                let shift = u64::from(device) * DEVICE_SHIFT_PAGES;
-                Ok(Some((page.wrapping_add(shift) % exported) as u32))
-            }
-            AddressChoice::Direct if page < exported => Ok(Some(page as u32)),
-            AddressChoice::Compact => {
-                let next = self.numbered.len() as u64;
-                if kind != OpKind::Write {
-                    return Ok(self.numbered.get(&(device, page)).copied());
-                }
-                if let Some(lpn) = self.numbered.get(&(device, page)) {
-                    return Ok(Some(*lpn));
-                }
-                if next < exported && self.numbered.try_reserve(1).is_ok() {
-                    self.numbered.insert((device, page), next as u32);
-                    return Ok(Some(next as u32));
-                }
-                Err(LabError::Value {
-                    what: "written pages of the trace",
-                    value: format!("over {next} by request {}", self.requests),
-                    problem: if next < exported {
-                        "there is no memory for more; choose larger pages, or name a device".into()
-                    } else {
-                        format!(
-                            "the device exports {exported} pages; choose a larger one, size it from the trace, or fold the addresses"
-                        )
-                    },
-                })
-            }
-            AddressChoice::Direct => Err(LabError::Value {
-                what: "trace address",
-                value: format!("{} bytes (request {})", page.saturating_mul(self.page_bytes), self.requests),
-                problem: format!(
-                    "past the end of the device, which exports {exported} pages of {} bytes; choose a larger device, fold or compact the addresses",
-                    self.page_bytes
-                ),
-            }),
+    #[inline]
+    fn push(&mut self, time_us: u64, lpn: u32, kind: OpKind) -> Result<(), LabError> {
+        if kind == OpKind::Write {
+            self.written.insert(lpn);
+            self.writes += 1;
+        }
+        self.out.push(PageOp { time_us, lpn, kind })
+    }
+
+    /// The number of a page in the order of first writes; `None` for a page that is read or trimmed before.
+    #[inline]
+    fn numbered(&mut self, device: u32, page: u64, kind: OpKind) -> Result<Option<u32>, LabError> {
+        if kind != OpKind::Write {
+            return Ok(self.table.get(device, page).checked_sub(NOT_NUMBERED + 1));
+        }
+        let has_room = self.numbered < self.exported_pages;
+        let number = match self.table.entry(device, page) {
+            Some(number) if *number != NOT_NUMBERED => return Ok(Some(*number - 1)),
+            Some(number) if has_room => number,
+            _ => return Err(self.is_full(has_room)),
+        };
+        let lpn = self.numbered;
+        self.numbered += 1;
+        *number = self.numbered;
+        Ok(Some(lpn))
+    }
+
+    #[cold]
+    fn is_full(&self, has_room: bool) -> LabError {
+        let exported = self.exported_pages;
+        LabError::Value {
+            what: "written pages of the trace",
+            value: format!("over {} by request {}", self.numbered, self.requests),
+            problem: if has_room {
+                "there is no memory for more; choose larger pages, or name a device".into()
+            } else {
+                format!(
+                    "the device exports {exported} pages; choose a larger one, size it from the trace, or fold the addresses"
+                )
+            },
+        }
+    }
+
+    #[cold]
+    fn past_the_end(&self, page: u64) -> LabError {
+        LabError::Value {
+            what: "trace address",
+            value: format!("{} bytes (request {})", page.saturating_mul(self.page_bytes), self.requests),
+            problem: format!(
+                "past the end of the device, which exports {} pages of {} bytes; choose a larger device, fold or compact the addresses",
+                self.exported_pages, self.page_bytes
+            ),
         }
     }
 }
 
-/// Reads a trace once.
-pub(crate) fn read_trace(source: &TraceSource, page_bytes: u32, exported_pages: u32) -> Result<TraceFacts, LabError> {
-    let xxh3 = format!("{:016x}", margay_trace::hash_file(&source.path)?);
+/// Reads a trace, the only time that its file is read: for a device with this many exported pages, or, without it, for one
+/// that exports every page that is written.
+pub(crate) fn read_trace(
+    source: &TraceSource,
+    page_bytes: u32,
+    exported_pages: Option<u32>,
+) -> Result<TraceFacts, LabError> {
     let mut reader = margay_trace::open(&source.path, &source.options)?;
-    let mut mapper = Mapper::new(source.addresses, page_bytes, exported_pages);
-    let mut written = vec![false; exported_pages as usize];
-    let (mut kept, mut batch) = (Some(Vec::new()), Vec::new());
-    let mut writes = 0;
+    let mut mapper = match exported_pages {
+        Some(pages) => Mapper::new(source.addresses, page_bytes, pages),
+        None => Mapper::new(AddressChoice::Compact, page_bytes, u32::MAX - 1),
+    };
     for request in reader.by_ref() {
-        let request = request?;
-        batch.clear();
-        mapper.map(&request, 0, &mut batch)?;
-        for op in batch.iter().filter(|op| op.kind == OpKind::Write) {
-            written[op.lpn as usize] = true;
-            writes += 1;
-        }
-        if let Some(ops) = &mut kept {
-            ops.extend_from_slice(&batch);
-            if ops.len() > KEPT_OPS {
-                kept = None;
-            }
-        }
+        mapper.map(&request?)?;
     }
-    let counts = reader.counts();
     Ok(TraceFacts {
-        xxh3,
+        xxh3: reader.file_hash()?.map_or_else(String::new, |hash| format!("{hash:016x}")),
         format: reader.format().name().into(),
-        bad_lines: counts.bad_lines,
-        writes,
-        written,
-        ops: kept.map(Arc::new),
+        bad_lines: reader.counts().bad_lines,
+        writes: mapper.writes,
+        written: mapper.written,
+        numbered: mapper.numbered,
+        ops: Arc::new(mapper.out.finish()?),
     })
-}
-
-/// Number of distinct pages that a trace writes.
-pub(crate) fn footprint_pages(source: &TraceSource, page_bytes: u32) -> Result<u32, LabError> {
-    let mut mapper = Mapper::new(AddressChoice::Compact, page_bytes, u32::MAX - 1);
-    let (mut batch, max_pages) = (Vec::new(), max_footprint_pages());
-    for request in margay_trace::open(&source.path, &source.options)? {
-        batch.clear();
-        mapper.map(&request?, 0, &mut batch)?;
-        if mapper.numbered.len() as u64 > max_pages {
-            return Err(LabError::Value {
-                what: "written pages of the trace",
-                value: format!("over {max_pages} by request {}", mapper.requests),
-                problem: "there is no memory for more; choose larger pages, or name a device".into(),
-            });
-        }
-    }
-    Ok(mapper.numbered.len() as u32)
 }
 
 enum Pass {
     Workload { spec: WorkloadSpec, seed: u64, running: Workload },
-    Kept { ops: Arc<Vec<PageOp>>, next: usize },
-    File { source: TraceSource, reader: Box<TraceReader>, mapper: Mapper },
+    Trace(Unpacker),
 }
 
 /// The operations of an experiment, pass after pass.
@@ -186,11 +231,10 @@ impl Ops {
                 let running = Workload::new(&spec, pages, seed)?;
                 Pass::Workload { spec, seed, running }
             }
-            (Source::Trace(_), Some(TraceFacts { ops: Some(ops), .. })) => Pass::Kept { ops: Arc::clone(ops), next: 0 },
-            (Source::Trace(source), _) => {
-                let reader = Box::new(margay_trace::open(&source.path, &source.options)?);
-                let mapper = Mapper::new(source.addresses, experiment.device.page_bytes, pages);
-                Pass::File { source: source.clone(), reader, mapper }
+            (Source::Trace(_), Some(trace)) => Pass::Trace(Unpacker::new(Arc::clone(&trace.ops))),
+            (Source::Trace(source), None) => {
+                let trace = read_trace(source, experiment.device.page_bytes, Some(pages))?;
+                Pass::Trace(Unpacker::new(trace.ops))
             }
         };
         let (passes_left, writes_left) = match experiment.limit {
@@ -251,17 +295,7 @@ impl Ops {
             Pass::Workload { running, .. } => {
                 running.next_batch(out, max);
             }
-            Pass::Kept { ops, next } => {
-                let end = ops.len().min(*next + max);
-                out.extend_from_slice(&ops[*next..end]);
-                *next = end;
-            }
-            Pass::File { reader, mapper, .. } => {
-                while out.len() < max {
-                    let Some(request) = reader.next() else { break };
-                    mapper.map(&request?, 0, out)?;
-                }
-            }
+            Pass::Trace(ops) => ops.next_batch(out, max)?,
         }
         if self.offset_us > 0 {
             out[from..].iter_mut().for_each(|op| op.time_us += self.offset_us);
@@ -277,11 +311,7 @@ impl Ops {
                 *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
                 *running = Workload::new(spec, self.pages, *seed)?;
             }
-            Pass::Kept { next, .. } => *next = 0,
-            Pass::File { source, reader, mapper } => {
-                **reader = margay_trace::open(&source.path, &source.options)?;
-                mapper.requests = 0;
-            }
+            Pass::Trace(ops) => ops.start_over(),
         }
         Ok(())
     }
@@ -290,7 +320,7 @@ impl Ops {
     pub fn is_read_only(&self, trace: Option<&TraceFacts>, lpn: u32) -> bool {
         match (&self.pass, trace) {
             (Pass::Workload { running, .. }, _) => running.is_read_only(lpn),
-            (_, Some(trace)) => !trace.written[lpn as usize],
+            (_, Some(trace)) => !trace.written.contains(lpn),
             _ => false,
         }
     }

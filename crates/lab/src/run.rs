@@ -1,6 +1,6 @@
 use crate::disk::{MeasuredDisk, build_disk, fill, run_ops};
 use crate::experiment::{AddressChoice, Capacity, Experiment, Source};
-use crate::ops::{Ops, TraceFacts, footprint_pages, read_trace};
+use crate::ops::{Ops, TraceFacts, read_trace};
 use crate::result::{Outcome, Row, SCHEMA_VERSION, Sample};
 use crate::{Forecast, LabError, Wear, WorkMeter};
 use margay_log::Counters;
@@ -30,11 +30,20 @@ pub struct Prepared {
 /// Reads an experiment's trace once. Experiments that differ in policies and marks alone share the result.
 pub fn prepare(experiment: &Experiment) -> Result<Prepared, LabError> {
     experiment.check()?;
-    let exported_pages = experiment.exported_pages()?;
     let trace = match &experiment.source {
         Source::Workload(_) => None,
-        Source::Trace(source) => Some(read_trace(source, experiment.device.page_bytes, exported_pages)?),
+        Source::Trace(source) => {
+            let pages = experiment.exported_pages()?;
+            Some(read_trace(source, experiment.device.page_bytes, Some(pages))?)
+        }
     };
+    with_source(experiment, trace)
+}
+
+/// An experiment's source, if it can be run.
+fn with_source(experiment: &Experiment, trace: Option<TraceFacts>) -> Result<Prepared, LabError> {
+    experiment.check()?;
+    let exported_pages = experiment.exported_pages()?;
     if trace.is_none() && Ops::expected_writes(experiment, exported_pages, None).is_none() {
         return Err(LabError::Value {
             what: "workload",
@@ -53,14 +62,19 @@ pub fn prepare(experiment: &Experiment) -> Result<Prepared, LabError> {
 }
 
 /// Gives the experiment the smallest device of its part that exports every page the trace writes, at the
-/// utilization or over-provisioning asked for.
-pub fn size_from_trace(experiment: &mut Experiment) -> Result<(), LabError> {
+/// utilization or over-provisioning asked for. Returns the trace as [`prepare`] would then, so that its file is read only
+/// once.
+///
+/// # Errors
+/// The source is no trace, the trace cannot be read or writes nothing, or no device of the part can be so large.
+pub fn size_from_trace(experiment: &mut Experiment) -> Result<Prepared, LabError> {
     let Source::Trace(source) = &mut experiment.source else {
         let value = experiment.source.name();
         return Err(LabError::Value { what: "source", value, problem: "only a trace can size the device".into() });
     };
     source.addresses = AddressChoice::Compact;
-    let pages = footprint_pages(source, experiment.device.page_bytes)?.max(1);
+    let trace = read_trace(source, experiment.device.page_bytes, None)?;
+    let pages = trace.numbered.max(1);
     let per_segment = experiment.config().data_pages(&experiment.device.geometry()?).max(1);
     let share = match experiment.capacity {
         Capacity::Utilization(u) => u,
@@ -77,7 +91,7 @@ pub fn size_from_trace(experiment: &mut Experiment) -> Result<(), LabError> {
         experiment.device.segments += 1;
     }
     experiment.capacity = Capacity::Pages(pages);
-    Ok(())
+    with_source(experiment, Some(trace))
 }
 
 /// Runs an experiment to its end.

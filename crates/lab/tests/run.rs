@@ -377,6 +377,25 @@ fn a_trace_sizes_the_smallest_device_that_holds_its_pages() {
 }
 
 #[test]
+fn the_file_of_a_trace_is_not_needed_any_more_once_it_was_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write_trace(&folder, &mixed_requests(3000));
+    for is_sized in [false, true] {
+        let mut experiment = of_trace(&path);
+        experiment.limit = Limit::Times(3);
+        let prepared = if is_sized { size_from_trace(&mut experiment) } else { prepare(&experiment) }.unwrap();
+        let wanted = done(&experiment);
+        assert_eq!(wanted.row.trace_xxh3, format!("{:016x}", margay_trace::hash_file(&path).unwrap()));
+        let away = folder.path().join("away");
+        std::fs::rename(&path, &away).unwrap();
+        let found = run_prepared(&experiment, &prepared, &mut |_| true).unwrap();
+        std::fs::rename(&away, &path).unwrap();
+        assert_eq!(timeless(found.row), timeless(wanted.row), "sized from the trace: {is_sized}");
+        assert_eq!((found.series, found.erases), (wanted.series, wanted.erases));
+    }
+}
+
+#[test]
 fn only_a_trace_sizes_a_device() {
     let what = size_from_trace(&mut of_workload("random")).unwrap_err().to_string();
     assert!(what.contains("only a trace can size the device"), "{what}");

@@ -1,7 +1,8 @@
-use crate::compress::{Compression, hash_file};
+use crate::compress::Compression;
+use crate::pages::PageTable;
 use crate::reader::{Counts, OpenOptions, open};
 use crate::{Kind, TraceError};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Requests of one device.
@@ -69,15 +70,6 @@ pub struct TraceInfo {
     pub warnings: Vec<String>,
 }
 
-/// Memory for each page that is counted, in bytes, while the table grows.
-const PAGE_MEMORY_BYTES: u64 = 100;
-
-/// The largest number of different pages of a trace that are counted or numbered on this machine: their tables take up to
-/// half of its memory.
-pub fn max_footprint_pages() -> u64 {
-    host_memory_bytes().unwrap_or(8 << 30) / 2 / PAGE_MEMORY_BYTES
-}
-
 /// The memory of this machine in bytes, if the system tells it.
 pub fn host_memory_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -88,36 +80,22 @@ pub fn host_memory_bytes() -> Option<u64> {
 /// Devices of a trace.
 const MAX_DEVICES: usize = 1 << 16;
 
-/// Counts of pages, by device and number.
-struct Footprint {
-    max_pages: u64,
-    writes: HashMap<(u32, u64), u32>,
-    read_only: HashSet<(u32, u64)>,
+/// The problem that there is no memory for another page.
+fn no_room(pages: u64, page_bytes: u64) -> String {
+    format!(
+        "more than {pages} pages of {page_bytes} bytes are touched, for which this machine has no memory; count larger pages (--page-bytes), or one device (--trace-device)"
+    )
 }
 
-impl Footprint {
-    /// Whether there is room for another page, by the bound and in memory.
-    fn has_room(&mut self) -> bool {
-        let pages = (self.writes.len() + self.read_only.len()) as u64;
-        pages < self.max_pages && self.writes.try_reserve(1).is_ok() && self.read_only.try_reserve(1).is_ok()
-    }
-
-    /// The problem that there is no room.
-    fn is_full(&self, page_bytes: u64) -> String {
-        let pages = self.writes.len() + self.read_only.len();
-        format!(
-            "more than {pages} pages of {page_bytes} bytes are touched, for which this machine has no memory; count larger pages (--page-bytes), or one device (--trace-device)"
-        )
-    }
-}
+/// Of a page that was only read; one more for each write.
+const TOUCHED: u32 = 1;
 
 /// Reads a trace to its end. Memory grows with the number of different pages, of `page_bytes` each, that it touches; it is
-/// an error if they are more than [`max_footprint_pages`], or if there are more than 65,536 devices.
+/// an error if their table needs more than half of the machine's memory, or if there are more than 65,536 devices.
 pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<TraceInfo, TraceError> {
     let mut reader = open(path, options)?;
     let page = u64::from(page_bytes.max(1));
-    let (max_pages, writes, read_only) = (max_footprint_pages(), HashMap::new(), HashSet::new());
-    let mut footprint = Footprint { max_pages, writes, read_only };
+    let (mut table, mut touched, mut written) = (PageTable::default(), 0u64, 0u64);
     let mut devices: BTreeMap<u32, DeviceInfo> = BTreeMap::new();
     let mut sizes = Sizes::default();
     let (mut write_bytes, mut read_bytes, mut aligned) = (0u64, 0u64, 0u64);
@@ -140,10 +118,12 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
                 aligned += u64::from(request.offset_bytes % page == 0 && end % page == 0);
                 sizes.add(request.len_bytes);
                 for number in pages {
-                    if !footprint.has_room() {
-                        return Err(reader.bad_entry(footprint.is_full(page)));
-                    }
-                    *footprint.writes.entry((request.device, number)).or_default() += 1;
+                    let Some(count) = table.entry(request.device, number) else {
+                        return Err(reader.bad_entry(no_room(touched, page)));
+                    };
+                    touched += u64::from(*count == 0);
+                    written += u64::from(*count <= TOUCHED);
+                    *count = (*count).max(TOUCHED).saturating_add(1);
                     page_writes += 1;
                 }
             }
@@ -151,23 +131,25 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
                 device.reads += 1;
                 read_bytes = read_bytes.saturating_add(request.len_bytes);
                 for number in pages {
-                    if !footprint.has_room() {
-                        return Err(reader.bad_entry(footprint.is_full(page)));
-                    }
-                    footprint.read_only.insert((request.device, number));
+                    let Some(count) = table.entry(request.device, number) else {
+                        return Err(reader.bad_entry(no_room(touched, page)));
+                    };
+                    touched += u64::from(*count == 0);
+                    *count = (*count).max(TOUCHED);
                 }
             }
             Kind::Trim | Kind::Flush => {}
         }
     }
-    let Footprint { writes, mut read_only, .. } = footprint;
-    let pages_written = writes.len() as u64;
-    read_only.retain(|number| !writes.contains_key(number));
     let counts = reader.counts().clone();
+    let xxh3 = match reader.file_hash()? {
+        Some(hash) if path != Path::new("-") => format!("{hash:016x}"),
+        _ => String::new(),
+    };
     let mut info = TraceInfo {
         format: reader.format().name(),
         compression: reader.compression(),
-        xxh3: if path == Path::new("-") { String::new() } else { format!("{:016x}", hash_file(path)?) },
+        xxh3,
         duration_s: last_us as f64 / 1e6,
         longest_gap_s: longest_gap_us as f64 / 1e6,
         write_bytes,
@@ -176,11 +158,14 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
         write_sizes: sizes.info(),
         page_bytes,
         page_writes,
-        pages_written,
-        pages_touched: pages_written + read_only.len() as u64,
-        rewrites: page_writes as f64 / pages_written.max(1) as f64,
+        pages_written: written,
+        pages_touched: touched,
+        rewrites: page_writes as f64 / written.max(1) as f64,
         aligned: aligned as f64 / counts.writes.max(1) as f64,
-        hottest: hottest(writes.into_values().collect(), page_writes),
+        hottest: hottest(
+            table.values().filter(|count| *count > TOUCHED).map(|count| count - TOUCHED).collect(),
+            page_writes,
+        ),
         warnings: Vec::new(),
         counts,
     };

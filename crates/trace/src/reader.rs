@@ -1,8 +1,8 @@
-use crate::compress::{Compression, open_stream};
+use crate::compress::{Compression, Hashed, open_hashed};
 use crate::detect::detect;
 use crate::format::{Entry, LineReader, Opening, Raw, Reader, RecordReader, Stream};
 use crate::layout::CsvLayout;
-use crate::lines::{MAX_LINE_BYTES, NextLine, Sample, TOO_LONG, next_line};
+use crate::lines::{Lines, MAX_LINE_BYTES, NextLine, Sample, TOO_LONG};
 use crate::{Format, Kind, Request, TraceError};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
@@ -69,13 +69,15 @@ const HEAD_BYTES: u64 = MAX_LINE_BYTES as u64 + 1;
 
 /// Where entries come from.
 enum Source {
-    Lines { stream: Stream, reader: Box<dyn LineReader>, line: Vec<u8> },
+    Lines(Lines<Stream>, Box<dyn LineReader>),
     Records(Box<dyn RecordReader>),
 }
 
 /// A trace being read: an iterator over its requests. After an error it ends.
 pub struct TraceReader {
     path: String,
+    /// The file, if there is one, to be hashed.
+    file: Option<Hashed>,
     source: Source,
     compression: Compression,
     format: Format,
@@ -113,8 +115,9 @@ impl std::fmt::Debug for TraceReader {
 ///
 /// `-` is the standard input. The format is detected unless the options name it.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<TraceReader, TraceError> {
-    let (stream, compression) = open_stream(path)?;
-    TraceReader::new(path.display().to_string(), stream, compression, options)
+    let ((stream, compression), file) = open_hashed(path)?;
+    let reader = TraceReader::new(path.display().to_string(), stream, compression, options)?;
+    Ok(TraceReader { file: Some(file), ..reader })
 }
 
 impl TraceReader {
@@ -152,7 +155,7 @@ impl TraceReader {
         let source = match format.0.reader {
             Reader::Lines(new) => {
                 let reader = new(&Opening { head: &head, csv: options.csv.as_ref() })?;
-                Source::Lines { stream: whole(head), reader, line: Vec::new() }
+                Source::Lines(Lines::new(whole(head)), reader)
             }
             Reader::Records(new) => match new(whole(head)).map_err(failed)? {
                 Ok(records) => Source::Records(records),
@@ -161,6 +164,7 @@ impl TraceReader {
         };
         Ok(Self {
             path,
+            file: None,
             source,
             compression,
             format,
@@ -188,38 +192,20 @@ impl TraceReader {
         &self.counts
     }
 
-    /// The next request as the file states it, `None` at the end.
-    fn next_raw(&mut self) -> Result<Option<Raw>, TraceError> {
-        loop {
-            let entry = match &mut self.source {
-                Source::Lines { stream, reader, line } => match next_line(stream, line) {
-                    Ok(NextLine::End) => Ok(None),
-                    Ok(NextLine::Line) => {
-                        let line = line.trim_ascii_end();
-                        Ok(Some(if line.is_empty() { Ok(Entry::COMMENT) } else { reader.line(line) }))
-                    }
-                    Ok(NextLine::TooLong) => {
-                        self.counts.lines += 1;
-                        return Err(self.bad_entry(TOO_LONG.into()));
-                    }
-                    Err(error) => Err(error),
-                },
-                Source::Records(records) => records.next(),
-            };
-            let entry = entry.map_err(|error| self.stream_error(error))?;
-            let Some(entry) = entry else { return Ok(None) };
-            self.counts.lines += 1;
-            match entry.and_then(check_plausible) {
-                Ok(Entry::Request(raw)) => return Ok(Some(raw)),
-                Ok(Entry::Ignored(reason)) => *self.counts.ignored.entry(reason).or_default() += 1,
-                Err(problem) => self.skip_bad_entry(problem)?,
-            }
-        }
+    /// The 64-bit xxh3 hash of the file's bytes as they are stored, compressed or not, as [`hash_file`](crate::hash_file)
+    /// computes it. The file is read to its end; a reader of a stream has none.
+    ///
+    /// # Errors
+    /// The rest of the file cannot be read.
+    pub fn file_hash(&mut self) -> Result<Option<u64>, TraceError> {
+        let hash = self.file.as_mut().map(Hashed::finish).transpose();
+        hash.map_err(|error| TraceError::io(&self.path, error))
     }
 
+    #[cold]
     fn stream_error(&self, error: io::Error) -> TraceError {
         let is_compressed = match &self.source {
-            Source::Lines { .. } => false,
+            Source::Lines(..) => false,
             Source::Records(records) => records.is_compressed(),
         };
         if self.compression == Compression::Plain && !is_compressed {
@@ -229,9 +215,11 @@ impl TraceReader {
     }
 
     /// The error for the line or record that was read last.
+    #[cold]
     pub(crate) fn bad_entry(&self, problem: String) -> TraceError {
         let text = match &self.source {
-            Source::Lines { line, .. } => {
+            Source::Lines(lines, _) => {
+                let line = lines.line();
                 String::from_utf8_lossy(&line[..line.len().min(400)]).trim_end().chars().take(80).collect()
             }
             Source::Records(_) => String::new(),
@@ -243,7 +231,7 @@ impl TraceReader {
     fn skip_bad_entry(&mut self, problem: String) -> Result<(), TraceError> {
         let error = self.bad_entry(problem);
         // After a bad record of a binary format nothing says where the next one starts.
-        let (BadLines::Skip { limit }, Source::Lines { .. }) = (self.bad_lines, &self.source) else {
+        let (BadLines::Skip { limit }, Source::Lines(..)) = (self.bad_lines, &self.source) else {
             return Err(error);
         };
         self.counts.bad_lines += 1;
@@ -259,41 +247,86 @@ impl TraceReader {
         }
     }
 
+    #[inline]
     fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
         loop {
-            let Some(raw) = self.next_raw()? else {
-                if self.counts.requests == 0 {
-                    return Err(TraceError::Empty { path: self.path.clone(), lines: self.counts.lines });
-                }
-                return Ok(None);
+            let entry = match &mut self.source {
+                Source::Lines(lines, reader) => match lines.next() {
+                    Ok(NextLine::Line) => {
+                        let mut line = lines.line();
+                        if line.last().is_none_or(u8::is_ascii_whitespace) {
+                            line = line.trim_ascii_end();
+                        }
+                        if line.is_empty() { Ok(Entry::COMMENT) } else { reader.line(line) }
+                    }
+                    Ok(NextLine::End) => return self.end(),
+                    Ok(NextLine::TooLong) => {
+                        self.counts.lines += 1;
+                        return Err(self.bad_entry(TOO_LONG.into()));
+                    }
+                    Err(error) => return Err(self.stream_error(error)),
+                },
+                Source::Records(records) => match records.next() {
+                    Ok(Some(entry)) => entry,
+                    Ok(None) => return self.end(),
+                    Err(error) => return Err(self.stream_error(error)),
+                },
             };
-            if self.devices.as_ref().is_some_and(|devices| !devices.contains(&raw.device)) {
-                self.counts.other_devices += 1;
-                continue;
+            self.counts.lines += 1;
+            match entry {
+                Ok(Entry::Request(raw)) => {
+                    if raw.len_bytes > MAX_REQUEST_BYTES || raw.offset_bytes.checked_add(raw.len_bytes).is_none() {
+                        self.skip_bad_entry(implausible(&raw))?;
+                    } else if let Some(request) = self.accepted(&raw) {
+                        return Ok(Some(request));
+                    }
+                }
+                Ok(Entry::Ignored(reason)) => *self.counts.ignored.entry(reason).or_default() += 1,
+                Err(problem) => self.skip_bad_entry(problem)?,
             }
-            if raw.len_bytes == 0 && raw.kind != Kind::Flush {
-                *self.counts.ignored.entry("request of no bytes").or_default() += 1;
-                continue;
-            }
-            let start_ns = *self.start_ns.get_or_insert(raw.time_ns);
-            let us = u64::try_from(raw.time_ns.saturating_sub(start_ns) / 1000).unwrap_or(u64::MAX);
-            self.counts.times_back += u64::from(us < self.last_us || raw.time_ns < start_ns);
-            self.last_us = self.last_us.max(us);
-            self.counts.requests += 1;
-            match raw.kind {
-                Kind::Read => self.counts.reads += 1,
-                Kind::Write => self.counts.writes += 1,
-                Kind::Trim => self.counts.trims += 1,
-                Kind::Flush => self.counts.flushes += 1,
-            }
-            return Ok(Some(Request {
-                time_us: self.last_us,
-                kind: raw.kind,
-                device: raw.device,
-                offset_bytes: raw.offset_bytes,
-                len_bytes: raw.len_bytes,
-            }));
         }
+    }
+
+    #[cold]
+    fn end(&self) -> Result<Option<Request>, TraceError> {
+        if self.counts.requests == 0 {
+            return Err(TraceError::Empty { path: self.path.clone(), lines: self.counts.lines });
+        }
+        Ok(None)
+    }
+
+    /// A request on the trace's clock; `None` if it is not to be handed out.
+    #[inline]
+    fn accepted(&mut self, raw: &Raw) -> Option<Request> {
+        if self.devices.as_ref().is_some_and(|devices| !devices.contains(&raw.device)) {
+            self.counts.other_devices += 1;
+            return None;
+        }
+        if raw.len_bytes == 0 && raw.kind != Kind::Flush {
+            *self.counts.ignored.entry("request of no bytes").or_default() += 1;
+            return None;
+        }
+        let start_ns = *self.start_ns.get_or_insert(raw.time_ns);
+        let elapsed_ns = raw.time_ns.saturating_sub(start_ns);
+        // A division of 128 bits takes longer than parsing a line.
+        let us = u64::try_from(elapsed_ns)
+            .map_or_else(|_| u64::try_from(elapsed_ns / 1000).unwrap_or(u64::MAX), |ns| ns / 1000);
+        self.counts.times_back += u64::from(us < self.last_us || raw.time_ns < start_ns);
+        self.last_us = self.last_us.max(us);
+        self.counts.requests += 1;
+        match raw.kind {
+            Kind::Read => self.counts.reads += 1,
+            Kind::Write => self.counts.writes += 1,
+            Kind::Trim => self.counts.trims += 1,
+            Kind::Flush => self.counts.flushes += 1,
+        }
+        Some(Request {
+            time_us: self.last_us,
+            kind: raw.kind,
+            device: raw.device,
+            offset_bytes: raw.offset_bytes,
+            len_bytes: raw.len_bytes,
+        })
     }
 }
 
@@ -301,16 +334,13 @@ impl TraceReader {
 /// and of NBD have 32 bits.
 const MAX_REQUEST_BYTES: u64 = 1 << 32;
 
-fn check_plausible(entry: Entry) -> Result<Entry, String> {
-    if let Entry::Request(raw) = entry {
-        if raw.offset_bytes.checked_add(raw.len_bytes).is_none() {
-            return Err("the request ends past 2^64 bytes".into());
-        }
-        if raw.len_bytes > MAX_REQUEST_BYTES {
-            return Err(format!("a request of {} bytes is longer than 4 GiB; is the unit right?", raw.len_bytes));
-        }
+/// What is wrong with a request that is too long or too far.
+#[cold]
+fn implausible(raw: &Raw) -> String {
+    if raw.offset_bytes.checked_add(raw.len_bytes).is_none() {
+        return "the request ends past 2^64 bytes".into();
     }
-    Ok(entry)
+    format!("a request of {} bytes is longer than 4 GiB; is the unit right?", raw.len_bytes)
 }
 
 impl Iterator for TraceReader {
@@ -320,8 +350,12 @@ impl Iterator for TraceReader {
         if self.ended {
             return None;
         }
-        let next = self.next_request().transpose();
-        self.ended = !matches!(next, Some(Ok(_)));
-        next
+        match self.next_request() {
+            Ok(Some(request)) => Some(Ok(request)),
+            end => {
+                self.ended = true;
+                end.transpose()
+            }
+        }
     }
 }

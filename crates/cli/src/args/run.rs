@@ -4,7 +4,7 @@ use super::experiment::{Addresses, SetupArgs};
 use super::{ForceArg, OutputArgs, bytes};
 use crate::failure::Failure;
 use clap::Args;
-use margay_lab::{AddressChoice, Capacity, Experiment, Limit, Source, TraceSource};
+use margay_lab::{AddressChoice, Capacity, Experiment, Limit, Prepared, Source, TraceSource};
 use margay_media::DeviceSpec;
 use margay_trace::Format;
 use margay_workload::WorkloadSpec;
@@ -77,8 +77,8 @@ impl SetupArgs {
         Ok(device.with_bytes(size.unwrap_or(bytes_before))?)
     }
 
-    /// The experiment, with greedy and m1 in place.
-    pub fn experiment(self) -> Result<Experiment, Failure> {
+    /// The experiment, with greedy and m1 in place, and its source, read.
+    pub fn experiment(self) -> Result<(Experiment, Prepared), Failure> {
         let setup = self.merged()?;
         let Some(text) = setup.source.clone() else {
             let message = "no source: name a trace file or a workload (see `margay policies workloads`)";
@@ -134,9 +134,11 @@ impl SetupArgs {
             if setup.pages_per_segment.is_none() && setup.device.is_none() {
                 experiment.device.pages_per_segment = 64;
             }
-            margay_lab::size_from_trace(&mut experiment)?;
+            let prepared = margay_lab::size_from_trace(&mut experiment)?;
             experiment.device.name = format!("{}, sized from the trace", experiment.device.name);
+            return Ok((experiment, prepared));
         }
-        Ok(experiment)
+        let prepared = margay_lab::prepare(&experiment)?;
+        Ok((experiment, prepared))
     }
 }

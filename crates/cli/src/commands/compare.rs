@@ -17,7 +17,7 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     output::check(&args.output)?;
     let selections: Vec<SelectionSpec> = specs(&args.selection)?;
     let placements: Vec<PlacementSpec> = specs(&args.placement)?;
-    let base = args.setup.experiment()?;
+    let (base, prepared) = args.setup.experiment()?;
     let mut experiments: Vec<Experiment> = Vec::new();
     for selection in &selections {
         for placement in &placements {
@@ -33,9 +33,9 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     }
     let names: Vec<_> = experiments.iter().map(|e| format!("{} + {} ({})", e.selection, e.placement, e.seed)).collect();
     let bars = Bars::new(&names, args.output.quiet);
-    let results = margay_lab::compare::compare(&experiments, &bars);
+    let results = margay_lab::compare::run_all(&experiments, &prepared, &bars);
     bars.finish();
-    let outcomes: Vec<Outcome> = results?.into_iter().collect::<Result<_, _>>()?;
+    let outcomes: Vec<Outcome> = results.into_iter().collect::<Result<_, _>>()?;
     output::write_outcomes(&args.output, &outcomes, report::comparison)?;
     if let Some(path) = &args.output.plot {
         plot::comparison(path, args.output.force.existing(), &outcomes)?;

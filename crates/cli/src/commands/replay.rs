@@ -2,16 +2,17 @@ use super::progress;
 use crate::args::ReplayArgs;
 use crate::failure::Failure;
 use crate::output::{self, plot, report};
+use margay_lab::Experiment;
 use std::sync::atomic::Ordering;
 
 pub fn run(args: ReplayArgs) -> Result<(), Failure> {
     output::check(&args.output)?;
-    let mut experiment = args.setup.experiment()?;
-    experiment.selection = args.selection.parse()?;
-    experiment.placement = args.placement.parse()?;
+    let (selection, placement) = (args.selection.parse()?, args.placement.parse()?);
+    let (experiment, prepared) = args.setup.experiment()?;
+    let experiment = Experiment { selection, placement, ..experiment };
     let bar = progress::bar(args.output.quiet);
     let interrupted = progress::interrupt_flag();
-    let outcome = margay_lab::run(&experiment, &mut |step| {
+    let outcome = margay_lab::run_prepared(&experiment, &prepared, &mut |step| {
         progress::show(&bar, step);
         !interrupted.load(Ordering::Relaxed)
     });

@@ -1,5 +1,5 @@
 use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
-use crate::text::{fields, read_or_write, small, whole};
+use crate::text::Columns;
 
 pub(super) static ROW: Row = Row {
     name: "alibaba",
@@ -23,9 +23,11 @@ impl LineReader for Alibaba {
         if line.starts_with(b"device_id") {
             return Ok(Entry::HEADER);
         }
-        let [device, kind, offset, len, us] = fields(line, b',')?;
-        let (kind, time_ns) = (read_or_write(kind)?, u128::from(whole("time", us)?) * 1000);
-        let (offset_bytes, len_bytes) = (whole("offset", offset)?, whole("length", len)?);
-        Ok(Entry::request(time_ns, kind, small("device", device)?, offset_bytes, len_bytes))
+        let mut columns = Columns::<b','>::exactly(line, 5);
+        let (device, kind) = (columns.small("device")?, columns.read_or_write()?);
+        let (offset_bytes, len_bytes) = (columns.whole("offset")?, columns.whole("length")?);
+        let time_ns = u128::from(columns.whole("time")?) * 1000;
+        columns.end()?;
+        Ok(Entry::request(time_ns, kind, device, offset_bytes, len_bytes))
     }
 }

@@ -1,7 +1,7 @@
 use crate::Kind;
 use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
 use crate::lines::Sample;
-use crate::text::{exactly, sectors, whole, words};
+use crate::text::{Columns, integer, words};
 
 pub(super) static ROW: Row = Row {
     name: "arc",
@@ -15,7 +15,7 @@ pub(super) static ROW: Row = Row {
 
 /// Whether the fourth words count up by one: four numbers alone are a line of much else.
 fn counts_requests(sample: &Sample<'_>) -> bool {
-    let request = |line: &&[u8]| whole("request", words(line).nth(3)?).ok();
+    let request = |line: &&[u8]| integer(words(line).nth(3)?);
     sample.lines.iter().zip(sample.lines.iter().skip(1)).all(|(line, next)| {
         request(line).and_then(|number| number.checked_add(1)).is_some_and(|number| request(next) == Some(number))
     })
@@ -28,9 +28,11 @@ struct Arc;
 
 impl LineReader for Arc {
     fn line(&mut self, line: &[u8]) -> Result<Entry, String> {
-        let [start, count, _, request] = exactly(words(line))?;
-        whole("request number", request)?;
-        let (offset_bytes, len_bytes) = (sectors("start", start)?, sectors("number of sectors", count)?);
+        let mut columns = Columns::<b' '>::exactly(line, 4);
+        let (offset_bytes, len_bytes) = (columns.sectors("start")?, columns.sectors("number of sectors")?);
+        columns.text("ignored number")?;
+        columns.whole("request number")?;
+        columns.end()?;
         Ok(Entry::request(0, Kind::Write, 0, offset_bytes, len_bytes))
     }
 }

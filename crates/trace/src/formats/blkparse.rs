@@ -1,6 +1,6 @@
 use crate::Kind;
 use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
-use crate::text::{DeviceNames, sectors, time, whole, words};
+use crate::text::{Columns, DeviceNames, words};
 
 pub(super) static ROW: Row = Row {
     name: "blkparse",
@@ -40,7 +40,7 @@ impl Blkparse {
 }
 
 fn is_event(line: &[u8]) -> bool {
-    let device = words(line).next().unwrap_or_default();
+    let device = Columns::<b' '>::any(line).maybe().unwrap_or_default();
     device.contains(&b',') && device.first().is_some_and(u8::is_ascii_digit)
 }
 
@@ -70,7 +70,7 @@ impl LineReader for Blkparse {
             return self.event(line);
         }
         // The summary of blkparse: "CPU0 (8,0):", "Total (8,0):", "Reads Queued: ...", "Throughput ...".
-        let first = words(line).next().unwrap_or_default();
+        let first = Columns::<b' '>::any(line).maybe().unwrap_or_default();
         if !first.iter().all(u8::is_ascii_digit) {
             let is_summary = first.first().is_some_and(u8::is_ascii_alphabetic) && line.contains(&b':');
             return if is_summary { Ok(SUMMARY) } else { Err("neither an event nor a summary".into()) };
@@ -81,49 +81,48 @@ impl LineReader for Blkparse {
 
 impl Blkparse {
     fn event(&mut self, line: &[u8]) -> Result<Entry, String> {
-        let mut words = words(line);
-        let mut next = |what: &str| words.next().ok_or_else(|| format!("the {what} is missing"));
-        let device = next("device")?;
-        next("cpu")?;
-        next("sequence")?;
-        let seconds = next("time")?;
-        next("pid")?;
-        let action = next("action")?;
-        let rwbs = next("RWBS")?;
+        let mut columns = Columns::<b' '>::any(line);
+        let device = columns.text("device")?;
+        columns.text("cpu")?;
+        columns.text("sequence")?;
+        let mut at_time = columns.clone();
+        columns.text("time")?;
+        columns.text("pid")?;
+        let action = columns.text("action")?;
+        let rwbs = columns.text("RWBS")?;
         if action != [self.action] {
             return Ok(OTHER_ACTION);
         }
         let Some(kind) = kind_of(rwbs) else { return Ok(Entry::Ignored("neither read, write, discard nor flush")) };
-        let time_ns = time(seconds, 1_000_000_000)?;
+        let time_ns = at_time.time(1_000_000_000)?;
         let device = self.devices.number(device)?;
-        let Some(sector) = words.next().filter(|word| word.first().is_some_and(u8::is_ascii_digit)) else {
+        if !columns.next_is_digit() {
             let flush = Entry::request(time_ns, Kind::Flush, device, 0, 0);
             return Ok(if kind == Kind::Flush { flush } else { Entry::Ignored("no sector") });
-        };
-        let offset_bytes = sectors("sector", sector)?;
-        let len_bytes = match words.next() {
-            Some(b"+") => sectors("number of sectors", words.next().unwrap_or_default())?,
+        }
+        let offset_bytes = columns.sectors("sector")?;
+        let len_bytes = match columns.maybe() {
+            Some(b"+") => columns.sectors("number of sectors")?,
             _ => 0,
         };
         Ok(Entry::request(time_ns, kind, device, offset_bytes, len_bytes))
     }
 
     fn flat(&mut self, line: &[u8]) -> Result<Entry, String> {
-        let mut words = words(line);
-        let mut next = |what: &str| words.next().ok_or_else(|| format!("the {what} is missing"));
-        whole("pid", next("pid")?)?;
-        if next("action")? != [self.action] {
+        let mut columns = Columns::<b' '>::any(line);
+        columns.whole("pid")?;
+        if columns.text("action")? != [self.action] {
             return Ok(OTHER_ACTION);
         }
-        let kind = match next("operation")? {
+        let kind = match columns.text("operation")? {
             b"read" => Kind::Read,
             b"write" => Kind::Write,
             b"discard" => Kind::Trim,
             b"flush" => Kind::Flush,
             other => return Err(format!("unknown operation '{}'", String::from_utf8_lossy(other))),
         };
-        let (offset_bytes, len_bytes) = (whole("offset", next("offset")?)?, whole("size", next("size")?)?);
-        let time_ns = time(next("time")?, 1_000_000_000)?;
+        let (offset_bytes, len_bytes) = (columns.whole("offset")?, columns.whole("size")?);
+        let time_ns = columns.time(1_000_000_000)?;
         Ok(Entry::request(time_ns, kind, 0, offset_bytes, len_bytes))
     }
 }

@@ -1,9 +1,10 @@
 use crate::format::{Detection, Entry, Example, LineReader, LineWriter, Opening, Reader, Row, Writer, WriterForm};
+use crate::hash::FastMap;
 use crate::layout::{Column, CsvLayout};
 use crate::lines::full_lines;
 use crate::text::{DeviceNames, insert_object, integer, not_a_number, time};
 use crate::{Kind, Request, TraceError};
-use std::collections::HashMap;
+use memchr::memchr_iter;
 use std::io::{self, Write};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -65,11 +66,13 @@ pub(super) struct Csv {
     columns: Option<Columns>,
     devices: DeviceNames,
     /// Where an object starts, by the hash of its name, so that long names take no more memory.
-    objects: HashMap<u128, u64>,
+    objects: FastMap<u128, u64>,
     next_object_bytes: u64,
+    /// Where the columns of a line end, kept for its memory.
+    ends: Vec<usize>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Columns {
     time: Option<usize>,
     op: Option<usize>,
@@ -86,7 +89,14 @@ impl Csv {
             return Err(TraceError::Layout(format!("delimiter '{}' is not ASCII", layout.delimiter)));
         }
         let columns = if layout.header { None } else { Some(Columns::find(&layout, &[]).map_err(TraceError::Layout)?) };
-        Ok(Self { layout, columns, devices: DeviceNames::default(), objects: HashMap::new(), next_object_bytes: 0 })
+        Ok(Self {
+            layout,
+            columns,
+            devices: DeviceNames::default(),
+            objects: FastMap::default(),
+            next_object_bytes: 0,
+            ends: Vec::new(),
+        })
     }
 
     fn kind(&self, word: &[u8]) -> Result<Kind, String> {
@@ -139,14 +149,30 @@ impl Columns {
 impl LineReader for Csv {
     fn line(&mut self, line: &[u8]) -> Result<Entry, String> {
         let delimiter = self.layout.delimiter as u8;
-        let Some(columns) = self.columns.clone() else {
+        let Some(columns) = self.columns else {
             let header: Vec<_> = line.split(|byte| *byte == delimiter).collect();
             self.columns = Some(Columns::find(&self.layout, &header)?);
             return Ok(Entry::HEADER);
         };
-        let field = |number: usize, what: &str| {
-            let found = line.split(|byte| *byte == delimiter).nth(number).map(<[u8]>::trim_ascii);
-            found.ok_or_else(|| format!("column {number} ({what}) is missing"))
+        let mut ends = std::mem::take(&mut self.ends);
+        ends.clear();
+        ends.extend(memchr_iter(delimiter, line));
+        ends.push(line.len());
+        let entry = self.request(line, &ends, columns);
+        self.ends = ends;
+        entry
+    }
+}
+
+impl Csv {
+    /// The request of a line whose columns end at `ends`.
+    fn request(&mut self, line: &[u8], ends: &[usize], columns: Columns) -> Result<Entry, String> {
+        let field = |number: usize, what: &str| match ends.get(number) {
+            Some(end) => {
+                let start = if number == 0 { 0 } else { ends[number - 1] + 1 };
+                Ok(line[start..*end].trim_ascii())
+            }
+            None => Err(format!("column {number} ({what}) is missing")),
         };
         let time_ns = match columns.time {
             Some(number) => time(field(number, "time")?, self.layout.time_unit.ns())?,

@@ -1,7 +1,7 @@
 use crate::Kind;
 use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
 use crate::lines::Sample;
-use crate::text::{exactly, sectors, small, time, whole, words};
+use crate::text::{Columns, words};
 
 pub(super) static ROW: Row = Row {
     name: "disksim",
@@ -31,9 +31,11 @@ pub(super) struct FiveWords {
 
 impl LineReader for FiveWords {
     fn line(&mut self, line: &[u8]) -> Result<Entry, String> {
-        let [at, device, sector, count, flags] = exactly(words(line))?;
-        let kind = if whole("type", flags)? & 1 == 1 { Kind::Read } else { Kind::Write };
-        let (offset_bytes, len_bytes) = (sectors("sector", sector)?, sectors("number of sectors", count)?);
-        Ok(Entry::request(time(at, self.unit_ns)?, kind, small("device", device)?, offset_bytes, len_bytes))
+        let mut columns = Columns::<b' '>::exactly(line, 5);
+        let (time_ns, device) = (columns.time(self.unit_ns)?, columns.small("device")?);
+        let (offset_bytes, len_bytes) = (columns.sectors("sector")?, columns.sectors("number of sectors")?);
+        let kind = if columns.whole("type")? & 1 == 1 { Kind::Read } else { Kind::Write };
+        columns.end()?;
+        Ok(Entry::request(time_ns, kind, device, offset_bytes, len_bytes))
     }
 }

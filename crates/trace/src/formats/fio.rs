@@ -1,5 +1,5 @@
 use crate::format::{Detection, Entry, Example, LineReader, LineWriter, Reader, Row, Writer, WriterForm};
-use crate::text::{DeviceNames, whole, words};
+use crate::text::{Columns, DeviceNames};
 use crate::{Kind, Request};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -41,21 +41,20 @@ impl LineReader for FioReader {
             };
             return Ok(Entry::HEADER);
         };
-        let mut words = words(line);
-        let mut next = |what: &str| words.next().ok_or_else(|| format!("the {what} is missing"));
+        let mut columns = Columns::<b' '>::any(line);
         if version == 3 {
-            let ms = whole("timestamp", next("timestamp")?)?;
+            let ms = columns.whole("timestamp")?;
             self.clock_us = ms.checked_mul(1000).ok_or("the timestamp is too large")?;
         }
-        let file = next("file name")?;
-        let kind = match next("action")? {
+        let file = columns.text("file name")?;
+        let kind = match columns.text("action")? {
             b"read" => Kind::Read,
             b"write" => Kind::Write,
             b"trim" => Kind::Trim,
             b"sync" | b"datasync" => Kind::Flush,
             b"add" | b"open" | b"close" => return Ok(Entry::Ignored("file is added, opened or closed")),
             b"wait" if version == 2 => {
-                let us = whole("wait", next("wait")?)?;
+                let us = columns.whole("wait")?;
                 self.clock_us = self.clock_us.checked_add(us).ok_or("the time is too large")?;
                 return Ok(Entry::Ignored("wait"));
             }
@@ -63,7 +62,7 @@ impl LineReader for FioReader {
         };
         let (offset_bytes, len_bytes) = match kind {
             Kind::Flush => (0, 0),
-            _ => (whole("offset", next("offset")?)?, whole("length", next("length")?)?),
+            _ => (columns.whole("offset")?, columns.whole("length")?),
         };
         let device = self.devices.number(file)?;
         Ok(Entry::request(u128::from(self.clock_us) * 1000, kind, device, offset_bytes, len_bytes))

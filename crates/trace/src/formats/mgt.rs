@@ -10,8 +10,9 @@ use crate::format::{
 };
 use crate::records::read_up_to;
 use crate::writer::OutputFile;
-use crate::{Kind, Request};
-use std::io::{self, BufRead, BufReader, Write};
+use crate::{Kind, Request, leb128};
+use std::io::{self, Read, Write};
+use std::ops::Range;
 use xxhash_rust::xxh3::Xxh3;
 
 pub(super) static ROW: Row = Row {
@@ -52,37 +53,40 @@ struct Encoder {
     hash: Xxh3,
     records: u64,
     before: Before,
+    /// The record being made, kept for its memory.
+    record: Vec<u8>,
 }
 
 impl Encoder {
     fn new(mut out: OutputFile) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         let out = zstd::stream::write::Encoder::new(out, ZSTD_LEVEL)?;
-        Ok(Self { out, hash: Xxh3::new(), records: 0, before: Before::default() })
+        Ok(Self { out, hash: Xxh3::new(), records: 0, before: Before::default(), record: Vec::new() })
     }
 }
 
 impl RecordWriter for Encoder {
     fn write(&mut self, request: &Request) -> io::Result<()> {
-        let mut record = Vec::with_capacity(32);
+        let record = &mut self.record;
+        record.clear();
         let kind = KINDS.iter().position(|kind| *kind == request.kind).unwrap_or(0) as u8;
         let other = request.device != self.before.device;
         record.push(kind | if other { OTHER_DEVICE } else { 0 });
-        leb128(&mut record, request.time_us - self.before.time_us.min(request.time_us));
+        leb128::put(record, request.time_us - self.before.time_us.min(request.time_us));
         if other {
-            leb128(&mut record, request.device.into());
+            leb128::put(record, request.device.into());
         }
         let distance = request.offset_bytes.wrapping_sub(self.before.end_bytes) as i64;
-        leb128(&mut record, ((distance << 1) ^ (distance >> 63)) as u64);
-        leb128(&mut record, request.len_bytes);
+        leb128::put(record, leb128::zigzag(distance));
+        leb128::put(record, request.len_bytes);
         self.before = Before {
             time_us: request.time_us.max(self.before.time_us),
             device: request.device,
             end_bytes: request.offset_bytes.wrapping_add(request.len_bytes),
         };
-        self.hash.update(&record);
+        self.hash.update(record);
         self.records += 1;
-        self.out.write_all(&record)
+        self.out.write_all(record)
     }
 
     fn finish(mut self: Box<Self>) -> io::Result<OutputFile> {
@@ -93,20 +97,22 @@ impl RecordWriter for Encoder {
     }
 }
 
-fn leb128(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
+/// Bytes that are decompressed at once.
+const BUFFER_BYTES: usize = 1 << 16;
+/// Bytes of the longest record, and more than those of the end.
+const MAX_RECORD_BYTES: usize = 1 + 4 * leb128::MAX_BYTES;
 
 struct Decoder {
-    stream: BufReader<zstd::stream::read::Decoder<'static, Stream>>,
+    stream: zstd::stream::read::Decoder<'static, Stream>,
+    buffer: Box<[u8]>,
+    /// What is in the buffer and was not decoded yet.
+    unread: Range<usize>,
+    /// What the stream said when it could not be read on.
+    failed: Option<io::Error>,
+    /// Of all records but those that are still in the buffer.
     hash: Xxh3,
     records: u64,
     before: Before,
-    bytes: Vec<u8>,
 }
 
 impl RecordReader for Decoder {
@@ -114,25 +120,31 @@ impl RecordReader for Decoder {
         true
     }
 
+    #[inline]
     fn next(&mut self) -> io::Result<Option<Result<Entry, String>>> {
-        self.bytes.clear();
-        let kind = self.byte()?;
+        if self.unread.len() < MAX_RECORD_BYTES {
+            self.read_on();
+        }
+        let mut bytes = &self.buffer[self.unread.clone()];
+        let Some((&kind, rest)) = bytes.split_first() else { return Err(self.no_end()) };
+        bytes = rest;
         if kind == END {
             return self.end();
         }
         if kind > 7 {
             return Ok(Some(Err(format!("record {} is of no known kind", self.records + 1))));
         }
-        let elapsed = self.number()?;
-        let device = if kind & OTHER_DEVICE == 0 { u64::from(self.before.device) } else { self.number()? };
-        let zigzag = self.number()?;
-        let len_bytes = self.number()?;
-        let distance = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
-        let offset_bytes = self.before.end_bytes.wrapping_add(distance as u64);
+        let elapsed = leb128::take(&mut bytes)?;
+        let device = if kind & OTHER_DEVICE == 0 { Some(self.before.device.into()) } else { leb128::take(&mut bytes)? };
+        let (zigzag, len_bytes) = (leb128::take(&mut bytes)?, leb128::take(&mut bytes)?);
+        let (Some(elapsed), Some(device), Some(zigzag), Some(len_bytes)) = (elapsed, device, zigzag, len_bytes) else {
+            return Err(self.no_end());
+        };
+        let offset_bytes = self.before.end_bytes.wrapping_add(leb128::unzigzag(zigzag) as u64);
         let (Some(time_us), Ok(device)) = (self.before.time_us.checked_add(elapsed), u32::try_from(device)) else {
             return Ok(Some(Err(format!("record {} holds a number that is too large", self.records + 1))));
         };
-        self.hash.update(&self.bytes);
+        self.unread.start = self.unread.end - bytes.len();
         self.records += 1;
         self.before = Before { time_us, device, end_bytes: offset_bytes.wrapping_add(len_bytes) };
         let kind = KINDS[usize::from(kind & 3)];
@@ -147,49 +159,55 @@ impl Decoder {
         if read_up_to(&mut stream, &mut magic)? != magic.len() || magic != MAGIC {
             return Ok(Err("not a margay trace".into()));
         }
-        let stream = zstd::stream::read::Decoder::with_buffer(stream)?.single_frame();
         Ok(Ok(Box::new(Self {
-            stream: BufReader::with_capacity(1 << 16, stream),
+            stream: zstd::stream::read::Decoder::with_buffer(stream)?.single_frame(),
+            buffer: vec![0; BUFFER_BYTES].into(),
+            unread: 0..0,
+            failed: None,
             hash: Xxh3::new(),
             records: 0,
             before: Before::default(),
-            bytes: Vec::new(),
         })))
     }
 
+    /// Fills the buffer as far as the stream goes. What was decoded is hashed first.
+    #[cold]
+    fn read_on(&mut self) {
+        self.hash.update(&self.buffer[..self.unread.start]);
+        self.buffer.copy_within(self.unread.clone(), 0);
+        self.unread = 0..self.unread.len();
+        while self.failed.is_none() && self.unread.end < self.buffer.len() {
+            match self.stream.read(&mut self.buffer[self.unread.end..]) {
+                Ok(0) => break,
+                Ok(n) => self.unread.end += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => self.failed = Some(error),
+            }
+        }
+    }
+
+    #[cold]
+    fn no_end(&mut self) -> io::Error {
+        let ends = || io::Error::new(io::ErrorKind::UnexpectedEof, "the trace has no end");
+        self.failed.take().unwrap_or_else(ends)
+    }
+
     fn end(&mut self) -> io::Result<Option<Result<Entry, String>>> {
-        let mut trailer = [0; 17];
-        if read_up_to(&mut self.stream, &mut trailer)? != 16 {
+        let trailer = &self.buffer[self.unread.start + 1..self.unread.end];
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        if trailer.len() != 16 {
             return Ok(Some(Err("the end of the trace is not as it should be".into())));
         }
         let number = |at: usize| (0..8).fold(0, |value, i| value | u64::from(trailer[at + i]) << (8 * i));
         if number(0) != self.records {
             return Ok(Some(Err(format!("{} records where {} were written", self.records, number(0)))));
         }
+        self.hash.update(&self.buffer[..self.unread.start]);
         if number(8) != self.hash.digest() {
             return Ok(Some(Err("the checksum of the records is wrong".into())));
         }
         Ok(None)
-    }
-
-    fn byte(&mut self) -> io::Result<u8> {
-        let Some(byte) = self.stream.fill_buf()?.first().copied() else {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the trace has no end"));
-        };
-        self.stream.consume(1);
-        self.bytes.push(byte);
-        Ok(byte)
-    }
-
-    fn number(&mut self) -> io::Result<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-        Err(io::Error::new(io::ErrorKind::InvalidData, "a number of more than 64 bits"))
     }
 }

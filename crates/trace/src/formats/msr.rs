@@ -1,5 +1,5 @@
 use crate::format::{Detection, Entry, Example, LineReader, LineWriter, Reader, Row, Writer, WriterForm};
-use crate::text::{DeviceNames, fields, read_or_write, time, whole};
+use crate::text::{Columns, DeviceNames};
 use crate::{Kind, Request};
 use std::io::{self, Write};
 
@@ -30,12 +30,14 @@ impl LineReader for MsrReader {
         if line.starts_with(b"Timestamp") {
             return Ok(Entry::HEADER);
         }
-        let [ticks, host, disk, kind, offset, size, _] = fields(line, b',')?;
+        let mut columns = Columns::<b','>::exactly(line, 7);
+        let time_ns = columns.time(100)?;
         // Host and disk together name a device.
-        let start = ticks.len() + 1;
-        let device = self.0.number(&line[start..start + host.len() + 1 + disk.len()])?;
-        let time_ns = time(ticks, 100)?;
-        Ok(Entry::request(time_ns, read_or_write(kind)?, device, whole("offset", offset)?, whole("size", size)?))
+        let (device, kind) = (columns.two("host and disk")?, columns.read_or_write()?);
+        let (offset_bytes, len_bytes) = (columns.whole("offset")?, columns.whole("size")?);
+        columns.text("response time")?;
+        columns.end()?;
+        Ok(Entry::request(time_ns, kind, self.0.number(device)?, offset_bytes, len_bytes))
     }
 }
 

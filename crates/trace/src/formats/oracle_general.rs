@@ -1,8 +1,8 @@
 use crate::Kind;
 use crate::format::{Detection, Entry, Example, Reader, RecordReader, Row, Stream};
+use crate::hash::FastMap;
 use crate::records::read_up_to;
 use crate::text::insert_object;
-use std::collections::HashMap;
 use std::io;
 
 pub(super) static ROW: Row = Row {
@@ -11,7 +11,9 @@ pub(super) static ROW: Row = Row {
     source: "libCacheSim, oracleGeneral traces",
     // The records have no magic, so that only the usual name of such files tells.
     detection: Detection::FileName("oraclegeneral"),
-    reader: Reader::Records(|stream| Ok(Ok(Box::new(OracleGeneral { stream, objects: HashMap::new(), end_bytes: 0 })))),
+    reader: Reader::Records(|stream| {
+        Ok(Ok(Box::new(OracleGeneral { stream, objects: FastMap::default(), end_bytes: 0 })))
+    }),
     writer: None,
     example: Example {
         file_name: "example.oracleGeneral.bin",
@@ -26,7 +28,7 @@ pub(super) static ROW: Row = Row {
 struct OracleGeneral {
     stream: Stream,
     /// Offset of each object.
-    objects: HashMap<u64, u64>,
+    objects: FastMap<u64, u64>,
     /// Where the next object is placed.
     end_bytes: u64,
 }

@@ -1,5 +1,5 @@
 use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
-use crate::text::{read_or_write, sectors, small, time, whole};
+use crate::text::Columns;
 
 pub(super) static ROW: Row = Row {
     name: "spc",
@@ -21,13 +21,10 @@ struct Spc;
 impl LineReader for Spc {
     fn line(&mut self, line: &[u8]) -> Result<Entry, String> {
         // The format allows further columns.
-        let mut columns = line.split(|byte| *byte == b',');
-        let mut next = |what: &str| columns.next().ok_or_else(|| format!("the {what} is missing"));
-        let device = small("ASU", next("ASU")?)?;
-        let offset_bytes = sectors("LBA", next("LBA")?)?;
-        let len_bytes = whole("size", next("size")?)?;
-        let kind = read_or_write(next("opcode")?)?;
-        let time_ns = time(next("timestamp")?, 1_000_000_000)?;
+        let mut columns = Columns::<b','>::any(line);
+        let (device, offset_bytes) = (columns.small("ASU")?, columns.sectors("LBA")?);
+        let (len_bytes, kind) = (columns.whole("size")?, columns.read_or_write()?);
+        let time_ns = columns.time(1_000_000_000)?;
         Ok(Entry::request(time_ns, kind, device, offset_bytes, len_bytes))
     }
 }

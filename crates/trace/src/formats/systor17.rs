@@ -1,5 +1,5 @@
 use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
-use crate::text::{fields, read_or_write, small, time, whole};
+use crate::text::Columns;
 
 pub(super) static ROW: Row = Row {
     name: "systor17",
@@ -26,12 +26,22 @@ impl LineReader for Systor17 {
         if line.starts_with(b"Timestamp") {
             return Ok(Entry::HEADER);
         }
-        let [seconds, _, kind, lun, offset, size] = fields(line, b',')?;
-        if kind.trim_ascii().is_empty() {
-            return Ok(Entry::Ignored("request without a response, whose type is not known"));
-        }
-        let time_ns = time(seconds, 1_000_000_000)?;
-        let (offset_bytes, len_bytes) = (whole("offset", offset)?, whole("size", size)?);
-        Ok(Entry::request(time_ns, read_or_write(kind)?, small("LUN", lun)?, offset_bytes, len_bytes))
+        let mut columns = Columns::<b','>::exactly(line, 6);
+        let time_ns = columns.time(1_000_000_000)?;
+        columns.text("response time")?;
+        let mut behind = columns.clone();
+        let kind = if behind.text("type")?.trim_ascii().is_empty() {
+            columns = behind;
+            None
+        } else {
+            Some(columns.read_or_write()?)
+        };
+        let (device, offset_bytes, len_bytes) =
+            (columns.small("LUN")?, columns.whole("offset")?, columns.whole("size")?);
+        columns.end()?;
+        Ok(match kind {
+            Some(kind) => Entry::request(time_ns, kind, device, offset_bytes, len_bytes),
+            None => Entry::Ignored("request without a response, whose type is not known"),
+        })
     }
 }

@@ -1,6 +1,6 @@
 use crate::Kind;
 use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
-use crate::text::{fields, sectors, small, time};
+use crate::text::Columns;
 
 pub(super) static ROW: Row = Row {
     name: "tencent",
@@ -24,14 +24,16 @@ impl LineReader for Tencent {
         if line.starts_with(b"Timestamp") || line.starts_with(b"timestamp") {
             return Ok(Entry::HEADER);
         }
-        let [seconds, offset, size, kind, volume] = fields(line, b',')?;
-        let kind = match kind.trim_ascii() {
+        let mut columns = Columns::<b','>::exactly(line, 5);
+        let time_ns = columns.time(1_000_000_000)?;
+        let (offset_bytes, len_bytes) = (columns.sectors("offset")?, columns.sectors("size")?);
+        let kind = match columns.text("type")?.trim_ascii() {
             b"0" => Kind::Read,
             b"1" => Kind::Write,
-            _ => return Err("the type is neither 0 (read) nor 1 (write)".into()),
+            _ => return Err(columns.wrong("the type is neither 0 (read) nor 1 (write)".into())),
         };
-        let time_ns = time(seconds, 1_000_000_000)?;
-        let (offset_bytes, len_bytes) = (sectors("offset", offset)?, sectors("size", size)?);
-        Ok(Entry::request(time_ns, kind, small("volume", volume)?, offset_bytes, len_bytes))
+        let device = columns.small("volume")?;
+        columns.end()?;
+        Ok(Entry::request(time_ns, kind, device, offset_bytes, len_bytes))
     }
 }

@@ -1,7 +1,7 @@
 use super::lackey::{self, Line, MAX_ACCESS_BYTES};
 use super::{Reducer, VmHeader, VmWriter};
 use crate::TraceError;
-use crate::lines::{NextLine, next_line};
+use crate::lines::{Lines, NextLine};
 use std::ffi::OsString;
 use std::io::{BufReader, PipeReader};
 use std::os::fd::AsRawFd;
@@ -157,12 +157,12 @@ fn copy(
     shared: &Shared,
     end: impl Fn(),
 ) -> Result<(Progress, u64, bool), TraceError> {
-    let mut pipe = BufReader::with_capacity(1 << 20, pipe);
+    let mut text = Lines::new(BufReader::with_capacity(1 << 20, pipe));
     let mut reducer = Reducer::new(options.header.window);
-    let (mut line, mut progress, mut other_lines) = (Vec::new(), Progress::default(), 0);
+    let (mut progress, mut other_lines) = (Progress::default(), 0);
     let (mut lines, mut was_ended) = (0u64, false);
     loop {
-        let next = next_line(&mut pipe, &mut line).map_err(|error| TraceError::io("valgrind's output", error))?;
+        let next = text.next().map_err(|error| TraceError::io("valgrind's output", error))?;
         if next == NextLine::End {
             return Ok((progress, other_lines, was_ended));
         }
@@ -173,7 +173,7 @@ fn copy(
         if shared.ends.load(Ordering::Relaxed) {
             continue;
         }
-        match lackey::parse(&line) {
+        match lackey::parse(text.line()) {
             Some(Line::Access { fetch: true, .. }) if !options.header.fetches => {}
             Some(Line::Access { address, bytes, write, .. }) => {
                 progress.accesses += 1;

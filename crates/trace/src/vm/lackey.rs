@@ -4,7 +4,7 @@ use super::format::{Opened, ReferenceReader, Row};
 use super::{Reducer, Reference, VmHeader};
 use crate::Example;
 use crate::format::Stream;
-use crate::lines::{NextLine, TOO_LONG, next_line};
+use crate::lines::{Lines, NextLine, TOO_LONG};
 use crate::text::unsigned_hex;
 use std::collections::VecDeque;
 use std::io;
@@ -37,19 +37,19 @@ fn detect(head: &[u8]) -> bool {
 
 fn open(stream: Stream, header: VmHeader) -> io::Result<Result<Opened, String>> {
     let reducer = Reducer::new(header.window);
-    let (lines, line, pending) = (0, Vec::new(), VecDeque::new());
-    Ok(Ok((header, Box::new(LackeyReader { stream, header, reducer, lines, line, pending }))))
+    let (lines, pending) = (Lines::new(stream), VecDeque::new());
+    Ok(Ok((header, Box::new(LackeyReader { lines, header, reducer, number: 0, pending }))))
 }
 
 /// An access of more bytes than this is damage.
 pub(super) const MAX_ACCESS_BYTES: u64 = 1 << 20;
 
 struct LackeyReader {
-    stream: Stream,
+    lines: Lines<Stream>,
     header: VmHeader,
     reducer: Reducer,
-    lines: u64,
-    line: Vec<u8>,
+    /// Of the last line.
+    number: u64,
     /// Pages of the last access that were not handed out yet.
     pending: VecDeque<Reference>,
 }
@@ -62,14 +62,14 @@ impl ReferenceReader for LackeyReader {
                     return Ok(Some(Ok(touch)));
                 }
             }
-            let next = next_line(&mut self.stream, &mut self.line)?;
-            self.lines += 1;
+            let next = self.lines.next()?;
+            self.number += 1;
             match next {
                 NextLine::End => return Ok(None),
                 NextLine::TooLong => return Ok(Some(Err(TOO_LONG.into()))),
                 NextLine::Line => {}
             }
-            match parse(&self.line) {
+            match parse(self.lines.line()) {
                 Some(Line::Access { fetch: true, .. }) if !self.header.fetches => {}
                 Some(Line::Access { bytes, .. }) if bytes > MAX_ACCESS_BYTES => {
                     return Ok(Some(Err("an access of more than 1 MiB".into())));
@@ -87,7 +87,7 @@ impl ReferenceReader for LackeyReader {
     }
 
     fn place(&self) -> (u64, &[u8]) {
-        (self.lines, &self.line)
+        (self.number, self.lines.line())
     }
 }
 

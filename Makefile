@@ -2,7 +2,7 @@
 CARGO ?= cargo
 MARGAY = target/release/margay
 
-.PHONY: demo test test-long bench reproduce docs build
+.PHONY: demo test test-long bench bench-doors reproduce docs build
 
 build:
 	$(CARGO) build --release -p margay -p margay-preload
@@ -52,6 +52,14 @@ bench:
 	target/release/margay-bench disk
 	target/release/margay-bench paging
 	target/release/margay-bench instructions
+
+# Served images and mounted files beside their peers, by turns: on an idle disk, and beside a program that writes and
+# syncs. Needs root; installs the peers.
+bench-doors: build
+	$(CARGO) build --release -p margay-bench
+	scripts/bench-doors.py --margay $(MARGAY)
+	scripts/bench-doors.py --margay $(MARGAY) --busy
+	target/release/margay-bench files $(MARGAY)
 
 reproduce: build
 	$(MARGAY) reproduce fms --force

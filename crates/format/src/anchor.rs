@@ -246,7 +246,7 @@ pub fn find_superblock<F: Flash>(
         }
         // Data of a user may look like one; only its own tag proves it.
         let (owner, owners) = owner_of_copy(&superblock);
-        let encoded = [0; crate::SUPERBLOCK_BYTES];
+        let Ok(encoded) = superblock.encode() else { continue };
         let Ok(mut formatted) = Formatted::new(&mut *device.device_mut(), owners, encoded) else { continue };
         if let Ok((Decoded::Tag(tag), _)) = formatted.read_tagged(ppn, &mut [])
             && tag.page.owner == owner

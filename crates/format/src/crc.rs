@@ -17,18 +17,19 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     TABLE.checksum(bytes)
 }
 
-/// CRC-32C of parts, one behind the other.
+/// CRC-32C of `first` with `second` behind it.
 #[cfg(feature = "std")]
 #[inline]
-pub(crate) fn crc32c_of(parts: [&[u8]; 3]) -> u32 {
-    parts.into_iter().fold(0, |crc, part| if part.is_empty() { crc } else { crc32c::crc32c_append(crc, part) })
+pub(crate) fn crc32c_of_two(first: &[u8], second: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(first), second)
 }
 
-/// CRC-32C of parts, one behind the other.
+/// CRC-32C of `first` with `second` behind it.
 #[cfg(not(feature = "std"))]
-pub(crate) fn crc32c_of(parts: [&[u8]; 3]) -> u32 {
+pub(crate) fn crc32c_of_two(first: &[u8], second: &[u8]) -> u32 {
     let mut digest = TABLE.digest();
-    parts.into_iter().for_each(|part| digest.update(part));
+    digest.update(first);
+    digest.update(second);
     digest.finalize()
 }
 
@@ -58,7 +59,7 @@ mod tests {
             let expected = by_definition(&bytes);
             assert_eq!(crc32c(&bytes), expected, "{len} bytes");
             assert_eq!(TABLE.checksum(&bytes), expected, "{len} bytes");
-            assert_eq!(crc32c_of([&bytes[..cut], &bytes[cut..], &[]]), expected, "{cut} of {len} bytes first");
+            assert_eq!(crc32c_of_two(&bytes[..cut], &bytes[cut..]), expected, "{cut} of {len} bytes first");
         }
     }
 }

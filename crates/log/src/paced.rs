@@ -9,8 +9,8 @@ use margay_policy::State;
 
 /// Pages that wait to be rewritten because they were hard to read.
 const MAX_SCRUBS: usize = 64;
-/// Segments that are cleaned ahead because syncs take long: at most these, and an eighth of those that hold nothing valid.
-const MAX_AHEAD: u32 = 32;
+/// Segments that are cleaned ahead because syncs take long: at most these, and a quarter of those that hold nothing valid.
+const MAX_AHEAD: u32 = 64;
 /// One less is cleaned ahead after so many openings.
 const FEWER_AHEAD_AFTER: u64 = 64;
 
@@ -177,7 +177,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         } else if self.openings.is_multiple_of(FEWER_AHEAD_AFTER) {
             self.ahead = self.ahead.saturating_sub(1);
         }
-        self.ahead = self.ahead.min(MAX_AHEAD).min(spare / 8);
+        self.ahead = self.ahead.min(MAX_AHEAD).min(spare / 4);
     }
 
     fn has_victim_at_hand(&self) -> bool {

@@ -1,6 +1,11 @@
 //! The `margay` command. The only crate that prints or exits.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+/// Prints a line, and returns from the function if that fails: who pipes into `head` ends the command, without a panic.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::output::print_line(&format!($($text)*))? };
+}
+
 mod args;
 mod commands;
 mod failure;

@@ -288,3 +288,31 @@ fn the_moda_study_keeps_its_bounds_and_the_model_is_to_be_had_for_any_state() {
     let out = works(&["fs", "model", "-u", "0.86", "-i", "0.0087", "-p", "0.73", "--segments", "3712"]);
     assert!(out.contains("erases   1025.8") && out.contains("energy"), "{out}");
 }
+
+#[test]
+fn output_that_nobody_reads_ends_a_command_quietly_and_one_that_cannot_be_written_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("flash.img").display().to_string();
+    works(&["format", &image, "--size", "16M"]);
+    let commands: [&[&str]; 6] = [
+        &["format", &image, "--force"],
+        &["info", &image],
+        &["check", &image],
+        &["dump", &image],
+        &["model"],
+        &["policies"],
+    ];
+    for args in commands {
+        let into = |stdout: std::process::Stdio| {
+            let output = Command::new(env!("CARGO_BIN_EXE_margay")).args(args).stdout(stdout).output().unwrap();
+            (output.status.code(), text(&output.stderr))
+        };
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(into(writer.into()), (Some(0), String::new()), "{args:?} into a closed pipe");
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let (code, error) = into(full.into());
+        assert_eq!(code, Some(1), "{args:?} into a full disk: {error}");
+        assert!(error.contains("No space left"), "{args:?}: {error}");
+    }
+}

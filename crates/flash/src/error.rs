@@ -120,7 +120,16 @@ impl fmt::Display for FlashError {
             }
             Self::Unsupported => f.write_str("the device cannot read or program parts of pages"),
             Self::PowerLost => f.write_str("the device has lost its power"),
-            Self::Io { code } => write!(f, "the file or driver below the device failed (os error {code})"),
+            Self::Io { code } => {
+                let what = match code {
+                    5 => ": input/output error",
+                    27 => ": the file is too large",
+                    28 => ": no space left on its disk",
+                    122 => ": the disk quota is used up",
+                    _ => "",
+                };
+                write!(f, "the file or driver below the device failed{what} (os error {code})")
+            }
             Self::Uncorrectable { ppn } => write!(f, "page {ppn} has more bit errors than the ECC corrects"),
             Self::Corrupt { ppn } => write!(f, "page {ppn} is not what was programmed: its checksum or owner is wrong"),
             Self::Lost { ppn } => write!(f, "the data of page {ppn} could not be read when it was moved, and is lost"),

@@ -211,10 +211,9 @@ impl ImageFlash {
         let at = self.at(ppn);
         // Only a whole page lies before its spare area without a gap.
         if data.len() == self.geometry.page_bytes() as usize && !spare.is_empty() {
+            let wanted = data.len() + spare.len();
             let mut parts = [IoSliceMut::new(data), IoSliceMut::new(spare)];
-            if rustix::io::preadv(&self.file, &mut parts, at)
-                == Ok(self.buffer.len().min(parts[0].len() + parts[1].len()))
-            {
+            if rustix::io::preadv(&self.file, &mut parts, at) == Ok(wanted) {
                 return Ok(());
             }
         }

@@ -23,7 +23,7 @@ pub fn run(benchmark: &str, folder: &Path, seed: u64, keep: bool) -> Result<(), 
         std::fs::remove_dir_all(&top).map_err(|error| Failure::write(&top.display().to_string(), error))?;
     }
     done.and(synced).map_err(|error| Failure::write(&top.display().to_string(), error))?;
-    println!(
+    say!(
         "{mix}, seed {seed}: {} steps in {elapsed:.2} s; {} bytes written, {} read, {} syncs",
         steps.len(),
         bench.written,

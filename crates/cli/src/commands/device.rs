@@ -106,6 +106,9 @@ impl Watched {
     }
 
     fn at_page(&self, ppn: Ppn) {
+        if self.shown.is_over.load(Ordering::Relaxed) {
+            return;
+        }
         self.at(ppn.0 / self.device.geometry().pages_per_segment());
     }
 }

@@ -248,7 +248,7 @@ fn check_image(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
     let found = check_files(&mut device).map_err(|error| of_volume(image, &error))?;
     drop(progress);
     let how = if found.has_checkpoint { "; the checkpoint agrees" } else { "" };
-    println!(
+    say!(
         "{}: {} files, {} directories, {} others, {} additional hard links; {} data pages read, {} reads for the scan of all segments",
         image.display(),
         found.files,
@@ -258,16 +258,18 @@ fn check_image(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
         found.pages,
         found.scan.reads
     );
-    print_damaged(&found.scan.damaged, &found.torn_pages);
-    found.problems.iter().for_each(|problem| println!("{problem}"));
+    print_damaged(&found.scan.damaged, &found.torn_pages)?;
+    for problem in &found.problems {
+        say!("{problem}");
+    }
     let damaged = really_damaged(&found.scan.damaged, &found.torn_pages).count();
     let count = found.problems.len() + damaged;
     if count == 0 {
-        println!("clean{how}");
+        say!("clean{how}");
     }
     match repaired {
         Some(_) if count == 0 && repair.repair_in_place => {
-            println!("there is nothing to repair");
+            say!("there is nothing to repair");
             Ok(())
         }
         Some(repaired) => repaired.files(image, device),
@@ -280,7 +282,7 @@ fn clean(image: &Path) -> Result<(), Failure> {
     changing(image, |fs| {
         let expected = Metrics::of(fs);
         let done = fs.clean_all().map_err(|error| Failure::Run(format!("{}: {error}", image.display())))?;
-        println!(
+        say!(
             "utilization {:.4}, invalidity {:.4}, uniformity {:.4}\nestimated (eq. 2)  {:>8.0} erases {:>8.0} copies\nmeasured           {:>8} erases {:>8} copies",
             expected.utilization,
             expected.invalidity,
@@ -301,14 +303,14 @@ fn model(u: f64, i: f64, p: f64, device: &str, segments: Option<u32>) -> Result<
     let cost = cleaning_cost(u, i, p, segments.into(), pages.into())?;
     let timing = &device.timing;
     let seconds = (cost.erases * timing.erase_us + cost.copies * timing.copy_us()) * 1e-6;
-    println!("{}, {segments} segments of {pages} data pages", device.name);
-    println!("erases   {:.1}\ncopies   {:.1}\ntime     {seconds:.3} s", cost.erases, cost.copies);
+    say!("{}, {segments} segments of {pages} data pages", device.name);
+    say!("erases   {:.1}\ncopies   {:.1}\ntime     {seconds:.3} s", cost.erases, cost.copies);
     match &device.energy {
         Some(energy) => {
             let uj = cost.erases * energy.erase_uj + cost.copies * (energy.read_uj + energy.program_uj);
-            println!("energy   {:.3} mJ", uj * 1e-3);
+            say!("energy   {:.3} mJ", uj * 1e-3);
         }
-        None => println!(
+        None => say!(
             "energy   {:.3} mJ (eq. 3 with the constants of the paper, because this device states none)",
             cost.energy_mj(device.page_bytes.into(), device.pages_per_segment.into())
         ),

@@ -35,7 +35,8 @@ pub fn on_image(
     check_memory(image, &geometry, bytes_per_page)?;
     let new = NewFile::create(image, existing).map_err(|error| failed(&error))?;
     if !flash.sparse {
-        check_room(image, &new, &geometry, "; with --sparse it is made all the same, and takes room as it is written")?;
+        let way_out = "; with --sparse it is made all the same, and takes room as it is written";
+        check_room(image, &new, ImageFlash::file_bytes(&geometry), way_out)?;
     }
     let file = new.as_file().try_clone().map_err(|error| failed(&error))?;
     // It is durable when it gets its name.
@@ -44,21 +45,20 @@ pub fn on_image(
     let text = format(device)?;
     new.commit().map_err(|error| failed(&error))?;
     drop(progress);
-    println!("{text}");
+    say!("{text}");
     Ok(())
 }
 
-/// An image takes room as it is written, so that a disk on which it can never be written whole is known before anything
-/// relies on it. `way_out` ends the text of the error.
-pub fn check_room(image: &Path, new: &NewFile, geometry: &Geometry, way_out: &str) -> Result<(), Failure> {
-    let needed = ImageFlash::file_bytes(geometry);
+/// An image takes room as it is written, so that a disk that has less room than the image can come to need is known before
+/// anything relies on it. `way_out` ends the text of the error.
+pub fn check_room(image: &Path, new: &NewFile, needed: u64, way_out: &str) -> Result<(), Failure> {
     let Ok(free) = new.free_bytes() else { return Ok(()) };
     if needed <= free {
         return Ok(());
     }
     let advice = if new.replaces() { "; the old image keeps its room until the new one is complete" } else { "" };
     Err(Failure::Run(format!(
-        "{}: the image takes {} ({needed} bytes), and the disk that it is to be on has {} free{advice}{way_out}",
+        "{}: the image can come to take {} ({needed} bytes), and the disk that it is to be on has {} free{advice}{way_out}",
         image.display(),
         size(needed),
         size(free)

@@ -27,6 +27,6 @@ pub fn run(args: &GenerateArgs) -> Result<(), Failure> {
         batch.clear();
     }
     writer.finish()?;
-    println!("{}: {requests} requests of {page_bytes} bytes, {spec}, seed {}", args.to.display(), args.seed);
+    say!("{}: {requests} requests of {page_bytes} bytes, {spec}, seed {}", args.to.display(), args.seed);
     Ok(())
 }

@@ -142,33 +142,33 @@ pub fn check(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
     let repaired = Repaired::start(image, device.geometry(), repair)?;
     let report = check_volume(&mut device).map_err(|error| of_volume(image, &error))?;
     drop(progress);
-    println!("all segments scanned: {} reads, {} pages hold data", report.scan.reads, report.mapped_pages);
+    say!("all segments scanned: {} reads, {} pages hold data", report.scan.reads, report.mapped_pages);
     let (verified, rolled_back) = (report.scan.verified, report.scan.rolled_back);
     if verified + rolled_back > 0 {
-        println!(
+        say!(
             "programmed after the last sync that is known: {verified} pages count, {rolled_back} do not, because they or pages before them are not whole"
         );
     }
-    println!("clean stop: {}", if report.has_checkpoint { "yes, with a checkpoint" } else { "no" });
-    print_damaged(&report.scan.damaged, &report.torn_pages);
+    say!("clean stop: {}", if report.has_checkpoint { "yes, with a checkpoint" } else { "no" });
+    print_damaged(&report.scan.damaged, &report.torn_pages)?;
     for lpn in &report.differing_pages {
-        println!("page {lpn} of the disk: the checkpoint and the segments disagree about its location");
+        say!("page {lpn} of the disk: the checkpoint and the segments disagree about its location");
     }
     for (lpn, error) in &report.unreadable_pages {
-        println!("page {lpn} of the disk cannot be read: {error}");
+        say!("page {lpn} of the disk cannot be read: {error}");
     }
     if let Some(error) = &report.audit {
-        println!("wrong count: {error}");
+        say!("wrong count: {error}");
     }
     if report.scan.retired_segments > 0 {
-        println!("retired segments: {}", report.scan.retired_segments);
+        say!("retired segments: {}", report.scan.retired_segments);
     }
     if report.is_clean() {
-        println!("clean");
+        say!("clean");
     }
     match repaired {
         Some(_) if report.is_clean() && repair.repair_in_place => {
-            println!("there is nothing to repair");
+            say!("there is nothing to repair");
             Ok(())
         }
         Some(repaired) => {
@@ -186,13 +186,14 @@ pub fn really_damaged<'a>(damaged: &'a [Ppn], torn: &'a [Ppn]) -> impl Iterator<
 }
 
 /// Prints which pages were programmed and cannot be read.
-pub fn print_damaged(damaged: &[Ppn], torn: &[Ppn]) {
+pub fn print_damaged(damaged: &[Ppn], torn: &[Ppn]) -> Result<(), Failure> {
     for ppn in really_damaged(damaged, torn) {
-        println!("damaged page {ppn}: it was programmed, but its tag and data fail their checks; what it held is lost");
+        say!("damaged page {ppn}: it was programmed, but its tag and data fail their checks; what it held is lost");
     }
     for ppn in torn {
-        println!("torn page {ppn}: a power cut while it was programmed does this, and then nothing flushed was on it");
+        say!("torn page {ppn}: a power cut while it was programmed does this, and then nothing flushed was on it");
     }
+    Ok(())
 }
 
 /// The failure of a check that found something.

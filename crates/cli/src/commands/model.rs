@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 pub fn run(name: Option<String>, values: &[String]) -> Result<(), Failure> {
     let Some(name) = name else {
         for model in models() {
-            println!("{:<20} {}  [{}]", model.name, model.summary, model.source);
-            model.parameters.iter().for_each(|(key, meaning)| println!("{:<20}   {key}: {meaning}", ""));
+            say!("{:<20} {}  [{}]", model.name, model.summary, model.source);
+            for (key, meaning) in model.parameters {
+                say!("{:<20}   {key}: {meaning}", "");
+            }
         }
         return Ok(());
     };
@@ -29,10 +31,10 @@ pub fn run(name: Option<String>, values: &[String]) -> Result<(), Failure> {
     }
     let results = evaluate(&name, &parameters)?;
     if let Some(alpha) = parameters.get("alpha") {
-        println!("{}", OverProvisioning::from_alpha(*alpha)?);
+        say!("{}", OverProvisioning::from_alpha(*alpha)?);
     }
     for (what, value) in results {
-        println!("{what} = {value:.6}");
+        say!("{what} = {value:.6}");
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use margay_media::ImageFlash;
 use margay_trace::{Existing, NewFile};
 use margay_volume::{CheckReport, LostFile, check, check_files, repair_disk, repair_files};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Damaged ranges of a file that are named in a message.
@@ -41,7 +42,9 @@ impl Repaired {
         };
         let failed = |error: std::io::Error| Failure::new_file(path, &error);
         let new = NewFile::create(path, existing).map_err(failed)?;
-        check_room(path, &new, geometry, "")?;
+        // A copy takes no more than what the image has come to take.
+        let taken = image.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+        check_room(path, &new, taken.min(ImageFlash::file_bytes(geometry)), "")?;
         let file = new.as_file().try_clone().map_err(failed)?;
         let device = ImageFlash::create_in(file, *geometry).map_err(|error| of_image(path, &error))?.without_sync();
         Ok(Some(Self { path: path.into(), new, device }))
@@ -55,11 +58,11 @@ impl Repaired {
         for (lpn, error) in &repaired.lost_pages {
             let range = u64::from(lpn.0) * page_bytes..(u64::from(lpn.0) + 1) * page_bytes;
             let bytes = text_of(std::slice::from_ref(&range));
-            println!("given up: page {lpn} of the disk (bytes {bytes}): {error}; it reads as zeros in {name}");
+            say!("given up: page {lpn} of the disk (bytes {bytes}): {error}; it reads as zeros in {name}");
         }
         let unknown: Vec<_> = really_damaged(&report.scan.damaged, &report.torn_pages).collect();
         for ppn in &unknown {
-            println!(
+            say!(
                 "given up: what was on page {ppn} of the flash; a page of the disk may be as it was before, or untrimmed"
             );
         }
@@ -74,15 +77,15 @@ impl Repaired {
         let name = path.display();
         let mut repaired = repair_files(from, device, now()).map_err(|error| of_volume(image, &error))?;
         for problem in &repaired.problems {
-            println!("given up: {problem}");
+            say!("given up: {problem}");
         }
         for lost in &repaired.lost {
             match lost {
                 LostFile::Bytes { path, ranges, size } => {
                     let (path, ranges) = (shown(path), text_of(ranges));
-                    println!("given up: {path}: bytes {ranges} of {size}; they read as zeros in {name}");
+                    say!("given up: {path}: bytes {ranges} of {size}; they read as zeros in {name}");
                 }
-                LostFile::Object { path, error } => println!("given up: {}: {error}", shown(path)),
+                LostFile::Object { path, error } => say!("given up: {}: {error}", shown(path)),
             }
         }
         let again = check_files(&mut repaired.device).map_err(|error| of_volume(&path, &error))?;
@@ -100,7 +103,7 @@ fn finish(path: &Path, new: NewFile, problems: usize, copied: &str, given_up: us
         )));
     }
     new.commit().map_err(|error| Failure::new_file(path, &error))?;
-    println!("{name}: {copied}; checked: clean");
+    say!("{name}: {copied}; checked: clean");
     match given_up {
         0 => Ok(()),
         1 => Err(Failure::Run(format!("{name}: 1 thing was given up (see above)"))),

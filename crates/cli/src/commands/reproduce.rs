@@ -134,7 +134,7 @@ fn show(
     for figure in &result.figures {
         write_figure(place, figure)?;
     }
-    println!("tables and plots were written to {}", place.folder.display());
+    say!("tables and plots were written to {}", place.folder.display());
     let missed = result.comparisons.iter().filter(|comparison| comparison.holds() == Some(false)).count();
     if missed > 0 {
         return Err(Failure::Run(format!(

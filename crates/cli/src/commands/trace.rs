@@ -40,8 +40,10 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
             let format: Format = to_format.parse()?;
             let writer = TraceWriter::create_with(&to, format, force.existing())?;
             let counts = convert(&from, &reading.options()?, writer)?;
-            println!("{}: {} requests, {} bad lines skipped", to.display(), counts.requests, counts.bad_lines);
-            counts.first_bad.iter().for_each(|bad| println!("  {bad}"));
+            say!("{}: {} requests, {} bad lines skipped", to.display(), counts.requests, counts.bad_lines);
+            for bad in &counts.first_bad {
+                say!("  {bad}");
+            }
             Ok(())
         }
         TraceCommand::Capture { output, force, page_bytes, no_fetches, reduce, records, quiet, program } => {
@@ -118,7 +120,7 @@ fn convert_references(from: &Path, to: &Path, existing: Existing) -> Result<(), 
     }
     let records = writer.records();
     writer.finish()?;
-    println!("{}: {records} records", to.display());
+    say!("{}: {records} records", to.display());
     Ok(())
 }
 
@@ -162,7 +164,7 @@ fn capture_program(
         return Err(if captured.was_stopped { Failure::Interrupted(text) } else { Failure::Run(text) });
     }
     writer.finish()?;
-    println!(
+    say!(
         "{}: {records} records of {accesses} accesses; {}",
         to.display(),
         if captured.was_ended { "the program was stopped early".to_string() } else { captured.status.to_string() }

@@ -23,6 +23,11 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
+/// Writes a line to standard output.
+pub fn print_line(line: &str) -> Result<(), Failure> {
+    print_bytes(format!("{line}\n").as_bytes())
+}
+
 /// Writes a file completely or not at all, in a folder that is created if need be; a pipe or device is written to
 /// directly.
 pub fn write_file(path: &Path, bytes: &[u8], existing: Existing) -> Result<(), Failure> {

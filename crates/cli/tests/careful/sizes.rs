@@ -39,7 +39,8 @@ fn an_image_takes_room_on_the_host_as_it_is_written_and_need_not_fit_with_sparse
     let large = [&["format", &image, "--force", "--size", &larger], &pages[..]].concat();
     fails(&large, 1, "with --sparse it is made all the same");
     works(&[&large[..], &["--sparse"]].concat());
-    works(&["check", &image]);
+    let copy = format!("{image}.copy");
+    works(&["check", &image, "--repair", &copy]);
     assert!(room() < 16 << 20, "{} bytes", room());
 }
 

@@ -1,10 +1,13 @@
 //! A device that is cached, as a file on a host is.
 
 use crate::client::*;
-use margay_flash::FlashError;
+use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use margay_format::{Formatted, Store};
-use margay_log::{Config, LogError};
+use margay_log::{Config, LogError, Policies};
 use margay_media::{Cached, Lie, RamFlash};
+use margay_policy::{PlacementSpec, SelectionSpec, Sizing};
+use std::cell::Cell;
+use std::rc::Rc;
 
 type Host = Cached<RamFlash>;
 
@@ -51,4 +54,78 @@ fn a_segment_waits_for_a_sync_before_it_is_erased_and_where_more_are_free_one_sy
         assert!(syncs > 0 && 100 * syncs <= max_syncs * erases, "{water}: {syncs} syncs for {erases} erases");
         disk.check();
     }
+}
+
+/// A host whose disk is slow: a sync that was begun ends when it is waited for, and not before.
+struct SlowSync {
+    device: Host,
+    is_slow: Rc<Cell<bool>>,
+    waits: Rc<Cell<u64>>,
+}
+
+impl Flash for SlowSync {
+    fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        self.device.read(ppn, data, spare)
+    }
+    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
+        self.device.program(ppn, data, spare)
+    }
+    fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+        self.device.erase(segment)
+    }
+    fn sync(&mut self) -> Result<(), FlashError> {
+        self.device.sync()
+    }
+    fn begin_sync(&mut self) -> Result<(), FlashError> {
+        self.device.begin_sync()
+    }
+    fn end_sync(&mut self, wait: bool) -> Result<bool, FlashError> {
+        if self.is_slow.get() && !wait {
+            return Ok(false);
+        }
+        self.waits.set(self.waits.get() + u64::from(wait));
+        self.device.end_sync(true)
+    }
+    margay_flash::pass_on!(device: has_payload, is_cached, void_page, mark, set_mark);
+}
+
+#[test]
+fn on_a_slow_disk_more_segments_are_cleaned_ahead_and_fewer_again_once_it_is_quick() {
+    const PAGES: u32 = 1200;
+    let geometry = Geometry::new(120, 16, 512).unwrap().with_spare(160);
+    let (is_slow, waits) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+    let device = Cached::new(RamFlash::new(geometry), 512);
+    let device = SlowSync { device, is_slow: Rc::clone(&is_slow), waits: Rc::clone(&waits) };
+    let (store, config) = formatted(device, paced(), PAGES);
+    let sizing = Sizing { segments: 120, data_pages: config.data_pages(&geometry), exported_pages: PAGES, seed: 3 };
+    let policies = Policies::new(SelectionSpec::known("greedy"), PlacementSpec::known("m1"), sizing);
+    let mut disk = Disk::new(store, config, policies, PAGES);
+    let mut random = Random(7);
+    let mut write = |disk: &mut Disk<Formatted<SlowSync>>, count: u32| {
+        let mut free = (u32::MAX, 0);
+        for _ in 0..count {
+            disk.write(random.below(PAGES));
+            let now = disk.log.free_segments();
+            free = (free.0.min(now), free.1.max(now));
+        }
+        free
+    };
+    write(&mut disk, 10 * PAGES);
+    let (_, quick) = write(&mut disk, 10 * PAGES);
+    assert!(quick <= 4, "{quick} segments are free on a quick disk");
+    let waited = waits.get();
+    is_slow.set(true);
+    write(&mut disk, 10 * PAGES);
+    let (slow, most) = write(&mut disk, 10 * PAGES);
+    // 45 segments hold nothing valid.
+    assert!(slow > quick && most <= 45 / 4 + 3, "{slow} to {most} segments are free on a slow disk");
+    assert!(waits.get() > waited, "it was slow");
+    is_slow.set(false);
+    write(&mut disk, 60 * PAGES);
+    let (_, quick_again) = write(&mut disk, 10 * PAGES);
+    assert!(quick_again <= quick + 1, "{quick_again} segments are free when it is quick again");
+    disk.check();
 }

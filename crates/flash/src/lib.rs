@@ -89,6 +89,14 @@ pub trait Flash {
         Ok(true)
     }
 
+    /// With `on`, programs may be kept in memory from now on, so that a device that gains by it can do several at once; reads
+    /// see them as done, and everything else comes after them. Without `on`, returns when all of them were handed to the device.
+    /// After an error they are kept and tried again before anything else is done; until then all other changes of the
+    /// device, and syncs, fail.
+    fn hold(&mut self, _on: bool) -> Result<(), FlashError> {
+        Ok(())
+    }
+
     /// Whether what was done since the last [`Flash::sync`] may be on flash in part and in any order after a power cut,
     /// as with a file that a host caches. False for a chip, of which a power cut interrupts the last operation only.
     fn is_cached(&self) -> bool {
@@ -128,6 +136,9 @@ macro_rules! pass_on {
     (@ $device:ident sync) => {
         fn sync(&mut self) -> Result<(), $crate::FlashError> {
             self.$device.sync()
+        }
+        fn hold(&mut self, on: bool) -> Result<(), $crate::FlashError> {
+            self.$device.hold(on)
         }
         fn begin_sync(&mut self) -> Result<(), $crate::FlashError> {
             self.$device.begin_sync()
@@ -185,6 +196,9 @@ macro_rules! forward {
             }
             fn sync(&mut self) -> Result<(), FlashError> {
                 (**self).sync()
+            }
+            fn hold(&mut self, on: bool) -> Result<(), FlashError> {
+                (**self).hold(on)
             }
             fn begin_sync(&mut self) -> Result<(), FlashError> {
                 (**self).begin_sync()

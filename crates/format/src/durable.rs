@@ -39,6 +39,8 @@ pub(crate) struct Durable {
     failures: u32,
     /// The page whose program was begun last.
     begun: Option<Ppn>,
+    /// The device may keep programs in memory.
+    is_holding: bool,
 }
 
 /// A sync that was begun.
@@ -166,6 +168,8 @@ impl<F: Flash> Formatted<F> {
     /// is known of what was done since the last sync.
     pub(crate) fn sync_device(&mut self) -> Result<(), FlashError> {
         self.durable.check()?;
+        // An error of these programs is none of the sync: they are tried again.
+        self.hand_over()?;
         self.end_sync(true)?;
         self.void_given_up()?;
         if self.durable.is_dirty || !self.durable.is_cached {
@@ -185,6 +189,17 @@ impl<F: Flash> Formatted<F> {
             SOON_UNMARKED.. => self.begin_sync(),
             _ => Ok(()),
         }
+    }
+
+    /// See [`Flash::hold`].
+    pub(crate) fn hold(&mut self, on: bool) -> Result<(), FlashError> {
+        self.durable.is_holding = on;
+        self.device.hold(on)
+    }
+
+    fn hand_over(&mut self) -> Result<(), FlashError> {
+        self.device.hold(false)?;
+        if self.durable.is_holding { self.device.hold(true) } else { Ok(()) }
     }
 
     fn void_given_up(&mut self) -> Result<(), FlashError> {
@@ -208,7 +223,7 @@ impl<F: Flash> Formatted<F> {
         if !self.durable.is_cached || !self.end_sync(false)? {
             return Ok(());
         }
-        if self.void_given_up().is_err() {
+        if self.hand_over().is_err() || self.void_given_up().is_err() {
             // Nothing waits for it yet. The next one tries again.
             return Ok(());
         }

@@ -330,6 +330,10 @@ impl<F: Flash> Store for Formatted<F> {
         self.sync_device()
     }
 
+    fn hold(&mut self, on: bool) -> Result<(), FlashError> {
+        Formatted::hold(self, on)
+    }
+
     fn was_begun(&self, ppn: Ppn) -> bool {
         self.durable.was_begun(ppn)
     }

@@ -40,6 +40,11 @@ pub trait Store {
     /// Returns when everything done so far survives a power cut.
     fn sync(&mut self) -> Result<(), FlashError>;
 
+    /// As [`Flash::hold`].
+    fn hold(&mut self, _on: bool) -> Result<(), FlashError> {
+        Ok(())
+    }
+
     /// Whether the program of this page, which returned an error, was begun, so that the page may hold anything. False if
     /// it was refused before.
     fn was_begun(&self, _ppn: Ppn) -> bool {

@@ -144,6 +144,12 @@ impl<D: Store> Ftl<D> {
         Ok(self.log.device_mut().sync().map_err(LogError::from)?)
     }
 
+    /// With `on`, pages written from now on may reach the device together; without, returns when they have. See
+    /// [`margay_flash::Flash::hold`].
+    pub fn hold(&mut self, on: bool) -> Result<(), FtlError> {
+        Ok(self.log.device_mut().hold(on).map_err(LogError::from)?)
+    }
+
     /// Cleans a little; see [`Log::clean_step`].
     pub fn clean_step(&mut self, budget_pages: u32) -> Result<Progress, FtlError> {
         Ok(self.log.clean_step(&mut self.map, budget_pages)?)

@@ -1,6 +1,8 @@
+mod held;
 mod syncer;
 
 use crate::ram::{check_page, check_part};
+use held::Held;
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
@@ -16,6 +18,9 @@ const VERSION: u8 = 2;
 const MARKS_AT: [u64; 2] = [512, 1024];
 /// Bytes of the file before the first page.
 const HEADER_BYTES: u64 = 4096;
+
+/// Bytes of a segment that are erased by one write.
+const MAX_ZEROS_BYTES: usize = 512 << 10;
 
 /// A flash device in a file.
 ///
@@ -37,7 +42,11 @@ pub struct ImageFlash {
     /// The marks as they are in the file.
     marks: [Option<u64>; 2],
     version: u8,
-    buffer: Vec<u8>,
+    /// Programs may wait to be written together.
+    is_holding: bool,
+    held: Held,
+    /// What erased flash is in the file, a part of a segment or all of it.
+    zeros: Vec<u8>,
 }
 
 /// Why a file is not an image.
@@ -79,13 +88,6 @@ fn decode_mark(bytes: [u8; 16]) -> Option<u64> {
     let (mark, inverted) = bytes.split_at(8);
     let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).ok();
     number(mark).filter(|mark| number(inverted) == Some(!mark))
-}
-
-/// Puts bytes inverted where they are written from, and behind them those of erased flash.
-fn put_inverted(bytes: &[u8], to: &mut [u8]) {
-    let (to, behind) = to.split_at_mut(bytes.len());
-    to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = !byte);
-    behind.fill(0);
 }
 
 fn invert(bytes: &mut [u8]) {
@@ -156,7 +158,6 @@ impl ImageFlash {
     }
 
     fn with(file: File, geometry: Geometry, version: u8) -> Self {
-        let stride = (geometry.page_bytes() + geometry.spare_bytes()) as usize;
         Self {
             file,
             geometry,
@@ -167,7 +168,9 @@ impl ImageFlash {
             failed_sync: None,
             marks: [None; 2],
             version,
-            buffer: vec![0; stride],
+            is_holding: false,
+            held: Held::default(),
+            zeros: Vec::new(),
         }
     }
 
@@ -191,12 +194,28 @@ impl ImageFlash {
         HEADER_BYTES + u64::from(geometry.pages()) * stride
     }
 
-    fn write(&mut self, bytes: &[u8], at: u64) -> Result<(), FlashError> {
+    /// The file will be written up to this byte.
+    fn touch(&mut self, end: u64) {
         self.dirty = true;
         if self.hole_from != u64::MAX {
-            self.hole_from = self.hole_from.max(at + bytes.len() as u64);
+            self.hole_from = self.hole_from.max(end);
         }
+    }
+
+    /// Writes bytes behind everything that was programmed so far.
+    fn write(&mut self, bytes: &[u8], at: u64) -> Result<(), FlashError> {
+        self.write_held()?;
+        self.touch(at + bytes.len() as u64);
         self.file.write_all_at(bytes, at).map_err(|error| io_error(&error))
+    }
+
+    /// Writes the programs that wait.
+    fn write_held(&mut self) -> Result<(), FlashError> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        self.touch(self.held.end());
+        self.held.write(&self.file).map_err(|error| io_error(&error))
     }
 
     /// What follows from the result of a sync: after one that failed, none succeeds.
@@ -207,8 +226,18 @@ impl ImageFlash {
         self.failed_sync.map_or(Ok(()), Err)
     }
 
+    fn stride(&self) -> usize {
+        (self.geometry.page_bytes() + self.geometry.spare_bytes()) as usize
+    }
+
     fn read_page(&self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> io::Result<()> {
         let at = self.at(ppn);
+        if let Some(held) = self.held.get(at, self.stride()) {
+            let (held_data, held_spare) = held.split_at(self.geometry.page_bytes() as usize);
+            data.copy_from_slice(&held_data[..data.len()]);
+            spare.copy_from_slice(&held_spare[..spare.len()]);
+            return Ok(());
+        }
         // Only a whole page lies before its spare area without a gap.
         if data.len() == self.geometry.page_bytes() as usize && !spare.is_empty() {
             let wanted = data.len() + spare.len();
@@ -222,7 +251,7 @@ impl ImageFlash {
     }
 
     fn at(&self, ppn: Ppn) -> u64 {
-        HEADER_BYTES + u64::from(ppn.0) * self.buffer.len() as u64
+        HEADER_BYTES + u64::from(ppn.0) * self.stride() as u64
     }
 }
 
@@ -249,14 +278,21 @@ impl Flash for ImageFlash {
 
     fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
         check_page(&self.geometry, ppn, data.len(), spare.len())?;
-        let at = self.at(ppn);
-        let (to_data, to_spare) = self.buffer.split_at_mut(self.geometry.page_bytes() as usize);
-        put_inverted(data, to_data);
-        put_inverted(spare, to_spare);
-        let buffer = std::mem::take(&mut self.buffer);
-        let written = self.write(&buffer, at);
-        self.buffer = buffer;
-        written
+        if !self.is_holding || self.held.is_full() {
+            self.write_held()?;
+        }
+        let (at, stride) = (self.at(ppn), self.stride());
+        self.held.put(at, data, spare, self.geometry.page_bytes() as usize, stride);
+        if self.is_holding {
+            return Ok(());
+        }
+        // It was alone, and the caller is told of an error.
+        self.write_held().inspect_err(|_| self.held.clear())
+    }
+
+    fn hold(&mut self, on: bool) -> Result<(), FlashError> {
+        self.is_holding = on;
+        if on { Ok(()) } else { self.write_held() }
     }
 
     fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
@@ -269,12 +305,21 @@ impl Flash for ImageFlash {
             return Ok(());
         }
         // A hole would cost the host more, with every page that is programmed in it later.
-        let zeros = vec![0; self.buffer.len() * self.geometry.pages_per_segment() as usize];
-        self.write(&zeros, at)
+        let end = at + self.stride() as u64 * u64::from(self.geometry.pages_per_segment());
+        let mut zeros = std::mem::take(&mut self.zeros);
+        zeros.resize(MAX_ZEROS_BYTES.min((end - at) as usize), 0);
+        let mut parts = (at..end).step_by(zeros.len());
+        let result = parts.try_for_each(|part| {
+            let len = zeros.len().min((end - part) as usize);
+            self.write(&zeros[..len], part)
+        });
+        self.zeros = zeros;
+        result
     }
 
     fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
         check_part(&self.geometry, ppn, offset_bytes, bytes.len())?;
+        self.write_held()?;
         self.file.read_exact_at(bytes, self.at(ppn) + u64::from(offset_bytes)).map_err(|error| io_error(&error))?;
         invert(bytes);
         Ok(ReadStatus::Clean)
@@ -289,6 +334,7 @@ impl Flash for ImageFlash {
     }
 
     fn sync(&mut self) -> Result<(), FlashError> {
+        self.write_held()?;
         self.end_sync(true)?;
         if self.is_synced && self.dirty {
             let synced = self.file.sync_data();
@@ -299,6 +345,7 @@ impl Flash for ImageFlash {
     }
 
     fn begin_sync(&mut self) -> Result<(), FlashError> {
+        self.write_held()?;
         self.end_sync(true)?;
         if self.is_synced && self.dirty {
             let begun = self.syncer.begin(&self.file);
@@ -322,7 +369,7 @@ impl Flash for ImageFlash {
     fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
         check_page(&self.geometry, ppn, 0, 0)?;
         // Zeros, inverted like everything.
-        self.write(&vec![0xFF; self.buffer.len()], self.at(ppn))
+        self.write(&vec![0xFF; self.stride()], self.at(ppn))
     }
 
     fn mark(&mut self) -> Result<Option<u64>, FlashError> {
@@ -349,6 +396,7 @@ impl Flash for ImageFlash {
             // The other one stays as it is.
             image.write_mark(usize::from(image.marks[0] > image.marks[1]), mark)
         };
+        self.write_held()?;
         self.dirty = true;
         set(self).map_err(|error| io_error(&error))
     }

@@ -1,14 +1,14 @@
 //! A connection: its handshake, in TLS if there is one, and what all connections share.
 
 use crate::activity::{Activity, Wait};
-use crate::engine::Job;
+use crate::engine::{Job, Worker};
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::queue::Queue;
 use crate::transmission::transmit;
 use margay_nbd::{Event, Export, Handshake, Session, greeting};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
@@ -18,7 +18,9 @@ use tokio_rustls::TlsAcceptor;
 pub(crate) struct Shared {
     pub exports: Vec<Export>,
     /// The queue of each export's volume.
-    pub queues: Vec<Queue<Job>>,
+    pub queues: Vec<Queue<Job<'static>>>,
+    /// What each volume's thread works with.
+    pub workers: Vec<Arc<Mutex<Worker>>>,
     pub tls: Option<TlsAcceptor>,
     pub requires_tls: bool,
     pub limits: Limits,

@@ -1,5 +1,6 @@
 //! A thread for each volume. The connections take turns: a request of one, or a piece of it if it is long. When there is
-//! nothing to do, it cleans.
+//! nothing to do, it cleans. What is done without a pause is a batch: its pages reach the device together, and the replies are
+//! sent when they have.
 
 use crate::memory::{Held, REQUEST_OVERHEAD_BYTES};
 use crate::queue::{Inbox, Queue, Received, queue};
@@ -7,7 +8,8 @@ use margay_log::Hint;
 use margay_nbd::{Errno, Export, Extent, Refusal, Replies};
 use margay_trace::{Request as TraceRequest, TraceWriter};
 use margay_volume::{Volume, VolumeError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
@@ -71,11 +73,11 @@ pub(crate) enum Form {
 
 /// What is to be done with a range.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum Work<'a> {
     Read(Form),
     /// Read, but not sent: whether it can be read is to be known before a reply is begun that has no place for an error.
     Verify,
-    Write(Vec<u8>),
+    Write(Cow<'a, [u8]>),
     Trim,
     WriteZeroes {
         no_hole: bool,
@@ -91,10 +93,10 @@ pub(crate) enum Work {
 
 /// A request, or a piece of one. The pieces of a request follow each other in the lane of its connection.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct Job<'a> {
     pub client: Arc<Client>,
     pub cookie: u64,
-    pub work: Work,
+    pub work: Work<'a>,
     pub offset: u64,
     pub len_bytes: u64,
     /// How much of the range has been dealt with.
@@ -125,7 +127,9 @@ pub struct Stopped {
 
 /// The thread of a volume, and the queue that leads to it.
 pub(crate) struct Engine {
-    pub jobs: Queue<Job>,
+    pub jobs: Queue<Job<'static>>,
+    /// What the thread works with; a connection that has entered the queue may do so, too.
+    pub worker: Arc<Mutex<Worker>>,
     thread: JoinHandle<Result<Stopped, VolumeError>>,
 }
 
@@ -141,14 +145,27 @@ pub(crate) const HEAD_BYTES: usize = 32;
 const STEP_BYTES: u64 = 256 << 10;
 /// Pages trimmed in a turn, or looked at for a block status.
 const STEP_PAGES: u64 = 4096;
+/// Replies that wait for a batch to end.
+const BATCH: usize = 16;
+/// Bytes of these replies.
+const BATCH_BYTES: usize = 256 << 10;
 
 impl Engine {
     pub fn start(export: Export, volume: Volume, record: Option<TraceWriter>) -> std::io::Result<Self> {
         let (jobs, inbox) = queue();
         let name = format!("volume {}", export.name);
-        let worker = Worker { volume, record, recorded: 0, started: Instant::now(), buffer: Vec::new() };
-        let thread = std::thread::Builder::new().name(name).spawn(|| worker.run(inbox))?;
-        Ok(Self { jobs, thread })
+        let worker = Worker {
+            volume: Some(volume),
+            record,
+            recorded: 0,
+            started: Instant::now(),
+            buffer: Vec::new(),
+            done: Vec::new(),
+        };
+        let worker = Arc::new(Mutex::new(worker));
+        let of_thread = worker.clone();
+        let thread = std::thread::Builder::new().name(name).spawn(move || run(&of_thread, inbox))?;
+        Ok(Self { jobs, worker, thread })
     }
 
     /// Stops the volume cleanly after the requests in the queue.
@@ -161,43 +178,119 @@ impl Engine {
     }
 }
 
-struct Worker {
-    volume: Volume,
+/// Carries out jobs, one after the other.
+pub(crate) struct Worker {
+    /// `None` once it was stopped.
+    volume: Option<Volume>,
     record: Option<TraceWriter>,
     recorded: u64,
     started: Instant,
     /// Zeros to be written, or bytes that are read and not sent.
     buffer: Vec<u8>,
+    /// Jobs of the batch, in their order.
+    done: Vec<Done>,
+}
+
+/// A job that was carried out, and answered when its batch ends.
+struct Done {
+    client: Arc<Client>,
+    cookie: u64,
+    bytes: Vec<u8>,
+    held: Held,
+    unanswered: Option<OwnedSemaphorePermit>,
+    is_last: bool,
+    /// Whether it failed already, or changed nothing.
+    is_settled: bool,
+    /// Its client waits for what is not quick.
+    is_flush: bool,
+}
+
+pub(crate) fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
+    worker.lock().expect("nothing is done with a volume after a panic")
+}
+
+/// The thread.
+fn run(worker: &Mutex<Worker>, mut inbox: Inbox<Job<'static>>) -> Result<Stopped, VolumeError> {
+    let (mut has_work, mut left) = (true, None);
+    loop {
+        // What is there already belongs to the batch.
+        while !lock(worker).is_full()
+            && let Some((job, is_late)) = inbox.try_next(left.take())
+        {
+            left = lock(worker).turn(job, is_late);
+        }
+        lock(worker).end_batch();
+        match inbox.next(left.take(), has_work.then_some(IDLE_AFTER)) {
+            Received::Job { job, is_late } => {
+                has_work = true;
+                left = lock(worker).turn(job, is_late);
+            }
+            Received::Entered => has_work = true,
+            Received::Nothing => has_work = lock(worker).idle(),
+            Received::Stop => break,
+        }
+    }
+    drop(inbox);
+    lock(worker).stop()
 }
 
 impl Worker {
-    fn run(mut self, mut inbox: Inbox<Job>) -> Result<Stopped, VolumeError> {
-        let (mut has_work, mut left) = (true, None);
-        loop {
-            match inbox.next(left.take(), has_work.then_some(IDLE_AFTER)) {
-                Received::Job { job, is_late } => {
-                    has_work = true;
-                    left = self.turn(job, is_late);
-                }
-                Received::Nothing => {
-                    has_work = self.volume.idle().unwrap_or_else(|error| {
-                        tracing::warn!("cleaning while idle failed: {error}");
-                        false
-                    });
-                }
-                Received::Stop => break,
-            }
-        }
-        drop(inbox);
+    fn volume(&mut self) -> &mut Volume {
+        self.volume.as_mut().expect("nothing is done with a volume after it was stopped")
+    }
+
+    /// Works for a moment of idle time; whether there may be more to do.
+    fn idle(&mut self) -> bool {
+        self.volume().idle().unwrap_or_else(|error| {
+            tracing::warn!("cleaning while idle failed: {error}");
+            false
+        })
+    }
+
+    fn stop(&mut self) -> Result<Stopped, VolumeError> {
         if let Some(record) = self.record.take()
             && let Err(error) = record.finish()
         {
             tracing::error!("the recorded trace could not be completed: {error}");
         }
-        let status = self.volume.status();
+        let volume = self.volume.take().expect("a volume is stopped once");
+        let status = volume.status();
         let (host_writes, write_amplification) = (status.counters.host_writes, status.counters.write_amplification());
-        let with_checkpoint = self.volume.stop()?;
+        let with_checkpoint = volume.stop()?;
         Ok(Stopped { with_checkpoint, host_writes, write_amplification, recorded: self.recorded })
+    }
+
+    /// Whether a batch is to end now.
+    pub fn is_full(&self) -> bool {
+        let bytes = || self.done.iter().map(|done| done.bytes.len()).sum::<usize>();
+        self.done.len() >= BATCH || self.done.last().is_some_and(|done| done.is_flush) || bytes() >= BATCH_BYTES
+    }
+
+    /// Hands the pages of the batch to the device, and answers its jobs.
+    pub fn end_batch(&mut self) {
+        let failure = self.volume().hold(false).err().map(|error| fail(&error, errno_of(&error)));
+        // Clients of requests of which a piece has failed now, and the last piece is to come.
+        let mut failed: Vec<Arc<Client>> = Vec::new();
+        for Done { client, cookie, mut bytes, held, unanswered, is_last, is_settled, .. } in self.done.drain(..) {
+            if let Some(Refusal { errno, message }) = &failure {
+                let before = failed.iter().position(|one| Arc::ptr_eq(one, &client));
+                match (is_last, before) {
+                    (true, _) if before.is_some() || !is_settled => {
+                        bytes.clear();
+                        client.replies.error(cookie, *errno, message, &mut bytes);
+                        before.map(|at| failed.swap_remove(at));
+                    }
+                    (false, None) if !is_settled => failed.push(client.clone()),
+                    _ => {}
+                }
+            }
+            if is_last || !bytes.is_empty() {
+                client.send(bytes, held, unanswered);
+            }
+        }
+        if let Some(failure) = failure {
+            failed.into_iter().for_each(|client| client.fail(failure.clone()));
+        }
     }
 
     fn record(&mut self, request: &TraceRequest) {
@@ -212,8 +305,8 @@ impl Worker {
         }
     }
 
-    /// Carries out a step of a job; returns the job if something is left of it.
-    fn turn(&mut self, mut job: Job, is_late: bool) -> Option<Job> {
+    /// Carries out a step of a job; returns the job if something is left of it. It is answered when the batch ends.
+    pub fn turn<'a>(&mut self, mut job: Job<'a>, is_late: bool) -> Option<Job<'a>> {
         let mut bytes = Vec::new();
         let outcome = if let Work::Refuse(refusal) = &job.work {
             Err(refusal.clone())
@@ -224,6 +317,10 @@ impl Worker {
         } else {
             if let Some(request) = job.record.take() {
                 self.record(&request);
+            }
+            if self.done.is_empty() {
+                // It cannot fail: nothing is handed over.
+                let _ = self.volume().hold(true);
             }
             self.step(&mut job, &mut bytes)
         };
@@ -240,21 +337,21 @@ impl Worker {
                 }
             }
         }
-        let Job { client, cookie, work, mut held, unanswered, is_last, .. } = job;
+        let mut is_settled = !matches!(job.work, Work::Write(_) | Work::Trim | Work::WriteZeroes { .. });
+        let Job { client, cookie, work, mut held, unanswered, is_last, fua: is_flush, .. } = job;
         drop(work);
         if is_last && let Some(Refusal { errno, message }) = client.take_failure() {
+            is_settled = true;
             bytes.clear();
             client.replies.error(cookie, errno, &message, &mut bytes);
         }
         held.shrink(bytes.capacity() + REQUEST_OVERHEAD_BYTES);
-        if is_last || !bytes.is_empty() {
-            client.send(bytes, held, unanswered);
-        }
+        self.done.push(Done { client, cookie, bytes, held, unanswered, is_last, is_settled, is_flush });
         None
     }
 
     /// Deals with the next part of a job's range, and appends what is to be sent; whether that was the last part.
-    fn step(&mut self, job: &mut Job, output: &mut Vec<u8>) -> Result<bool, Refusal> {
+    fn step(&mut self, job: &mut Job<'_>, output: &mut Vec<u8>) -> Result<bool, Refusal> {
         let (at, end) = (job.offset + job.done_bytes, job.offset + job.len_bytes);
         let is_read = matches!(job.work, Work::Read(_) | Work::BlockStatus { .. });
         let until = if is_read { end } else { self.step_end(&job.work, at, end) };
@@ -266,7 +363,7 @@ impl Worker {
         if job.fua {
             // What could not be made durable is an error of the device, whatever the reason, unless there was no room.
             let errno = |error: &VolumeError| if error.is_no_space() { Errno::NoSpace } else { Errno::Io };
-            self.volume.flush().map_err(|error| fail(&error, errno(&error)))?;
+            self.volume().flush().map_err(|error| fail(&error, errno(&error)))?;
         }
         if job.is_last && !is_read {
             job.client.replies.done(job.cookie, output);
@@ -275,8 +372,8 @@ impl Worker {
     }
 
     /// Where the step of a job ends that starts at `at`: at the end of a page, so that no page is dealt with in parts.
-    fn step_end(&self, work: &Work, at: u64, end: u64) -> u64 {
-        let page_bytes = u64::from(self.volume.page_bytes());
+    fn step_end(&mut self, work: &Work<'_>, at: u64, end: u64) -> u64 {
+        let page_bytes = u64::from(self.volume().page_bytes());
         let step_bytes = match work {
             Work::Trim | Work::WriteZeroes { no_hole: false } => STEP_PAGES * page_bytes,
             _ => STEP_BYTES,
@@ -284,38 +381,44 @@ impl Worker {
         piece_end(at, end, step_bytes, page_bytes)
     }
 
-    fn carry_out(&mut self, job: &Job, at: u64, until: u64, output: &mut Vec<u8>) -> Result<(), VolumeError> {
+    fn carry_out(&mut self, job: &Job<'_>, at: u64, until: u64, output: &mut Vec<u8>) -> Result<(), VolumeError> {
         let Job { ref client, cookie, ref work, .. } = *job;
         let (replies, len) = (client.replies, until - at);
         match work {
             Work::Read(form) => return self.read(job, *form, output),
             Work::BlockStatus { one } => {
-                let looked_at = len.min(STEP_PAGES * 16 * u64::from(self.volume.page_bytes()));
+                let looked_at = len.min(STEP_PAGES * 16 * u64::from(self.volume().page_bytes()));
                 let extents = self.runs(at, looked_at, if *one { 1 } else { MAX_EXTENTS });
                 replies.block_status(cookie, &extents, output);
                 return Ok(());
             }
             Work::Verify => {
                 self.buffer.resize(STEP_BYTES as usize, 0);
-                self.volume.read(at, &mut self.buffer[..len as usize])?;
+                let mut bytes = std::mem::take(&mut self.buffer);
+                let read = self.volume().read(at, &mut bytes[..len as usize]);
+                self.buffer = bytes;
+                read?;
             }
             Work::Write(data) => {
                 let done = job.done_bytes as usize;
-                self.volume.write(at, &data[done..done + len as usize], Hint::None)?;
+                self.volume().write(at, &data[done..done + len as usize], Hint::None)?;
             }
             Work::WriteZeroes { no_hole: true } => {
                 self.buffer.clear();
                 self.buffer.resize(len as usize, 0);
-                self.volume.write(at, &self.buffer, Hint::None)?;
+                let zeros = std::mem::take(&mut self.buffer);
+                let written = self.volume().write(at, &zeros, Hint::None);
+                self.buffer = zeros;
+                written?;
             }
-            Work::WriteZeroes { no_hole: false } => self.volume.trim(at, len, true)?,
-            Work::Trim => self.volume.trim(at, len, false)?,
+            Work::WriteZeroes { no_hole: false } => self.volume().trim(at, len, true)?,
+            Work::Trim => self.volume().trim(at, len, false)?,
             Work::Refuse(_) | Work::Nothing => {}
         }
         Ok(())
     }
 
-    fn read(&mut self, job: &Job, form: Form, output: &mut Vec<u8>) -> Result<(), VolumeError> {
+    fn read(&mut self, job: &Job<'_>, form: Form, output: &mut Vec<u8>) -> Result<(), VolumeError> {
         let Job { ref client, cookie, offset, len_bytes, is_last, .. } = *job;
         match form {
             Form::Whole { head } => {
@@ -350,14 +453,14 @@ impl Worker {
     fn append(&mut self, offset: u64, len_bytes: u64, output: &mut Vec<u8>) -> Result<(), VolumeError> {
         let start = output.len();
         output.resize(start + len_bytes as usize, 0);
-        self.volume.read(offset, &mut output[start..])
+        self.volume().read(offset, &mut output[start..])
     }
 
     /// Runs of data and holes from the start of a range, in turn; at most `max` of them.
-    fn runs(&self, offset: u64, len: u64, max: usize) -> Vec<Extent> {
+    fn runs(&mut self, offset: u64, len: u64, max: usize) -> Vec<Extent> {
         let (mut at, end, mut runs) = (offset, offset + len, Vec::new());
         while at < end && runs.len() < max {
-            let (is_mapped, next) = self.volume.extent(at, end);
+            let (is_mapped, next) = self.volume().extent(at, end);
             runs.push(Extent { len_bytes: (next - at) as u32, is_hole: !is_mapped });
             at = next;
         }

@@ -155,7 +155,9 @@ pub fn serve_until(
     stop: impl Future<Output = ()>,
     ready: impl FnOnce(&str),
 ) -> Result<Outcome, ServeError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    // One for each volume may wait for the host's disk.
+    let threads = 2 + offers.len();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(failed("starting the server"))?;
     let limits = &options.limits;
     let memory = limits.memory()?;
@@ -178,6 +180,7 @@ pub fn serve_until(
     let shared = Arc::new(Shared {
         exports,
         queues: engines.iter().map(|engine| engine.jobs.clone()).collect(),
+        workers: engines.iter().map(|engine| engine.worker.clone()).collect(),
         tls,
         requires_tls: options.requires_tls || options.verify_clients,
         limits: limits.clone(),

@@ -1,6 +1,7 @@
 //! The queue between the connections of a volume and its thread. Each connection has a lane of its own, first come first
 //! served; the lanes take turns, one job each, so that a connection with much to do does not hold up the others. How
-//! much may wait in a lane is for the connection to bound.
+//! much may wait in a lane is for the connection to bound. While nothing waits and the thread does nothing, a connection can
+//! enter in the place of the thread, which then need not be woken.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 /// A queue: the end of the connections and that of the thread.
 pub(crate) fn queue<T>() -> (Queue<T>, Inbox<T>) {
     let shared = Arc::new(Shared { state: Mutex::new(State::default()), changed: Condvar::new() });
-    (Queue { shared: shared.clone() }, Inbox { shared, current: None })
+    (Queue { shared: shared.clone() }, Inbox { shared, current: None, has_turn: false })
 }
 
 struct Shared<T> {
@@ -25,18 +26,48 @@ struct State<T> {
     next_lane: u64,
     /// Jobs taken from this time on are late.
     late_from: Option<Instant>,
+    /// The thread has something to do, or a connection is in its place.
+    is_busy: bool,
+    /// A connection was in the thread's place since the thread looked last.
+    was_entered: bool,
+    /// The thread waits for a job, however long that takes.
+    is_asleep: bool,
     is_stopping: bool,
     has_ended: bool,
 }
 
 impl<T> Default for State<T> {
     fn default() -> Self {
-        let (lanes, turns) = (HashMap::new(), VecDeque::new());
-        Self { lanes, turns, next_lane: 0, late_from: None, is_stopping: false, has_ended: false }
+        Self {
+            lanes: HashMap::new(),
+            turns: VecDeque::new(),
+            next_lane: 0,
+            late_from: None,
+            is_busy: false,
+            was_entered: false,
+            is_asleep: false,
+            is_stopping: false,
+            has_ended: false,
+        }
     }
 }
 
 impl<T> State<T> {
+    /// The next job, and whose it is.
+    fn take(&mut self) -> Option<(u64, T)> {
+        while let Some(id) = self.turns.pop_front() {
+            // A lane that was cancelled is still among the turns.
+            if let Some(job) = self.lanes.get_mut(&id).and_then(|lane| lane.jobs.pop_front()) {
+                return Some((id, job));
+            }
+        }
+        None
+    }
+
+    fn is_late(&self) -> bool {
+        self.late_from.is_some_and(|time| Instant::now() >= time)
+    }
+
     /// Gives a lane, of which the thread had a job, its next turn, if something waits in it or is left of the job. What is
     /// left of a job of a lane that was cancelled is not taken.
     fn settle(&mut self, id: u64, left: &mut Option<T>) {
@@ -129,9 +160,24 @@ impl<T> Lane<T> {
                 state.turns.push_back(self.id);
             }
         }
+        // Who is in the thread's place wakes it when leaving.
+        let is_free = !state.is_busy;
         drop(guard);
-        self.shared.changed.notify_one();
+        if is_free {
+            self.shared.changed.notify_one();
+        }
         Ok(())
+    }
+
+    /// Takes the place of the thread, if nothing waits and the thread does nothing.
+    pub fn enter(&self) -> Option<Entered<'_, T>> {
+        let mut state = self.shared.lock();
+        let is_ending = state.is_stopping || state.has_ended || state.late_from.is_some();
+        if state.is_busy || is_ending || !state.turns.is_empty() {
+            return None;
+        }
+        state.is_busy = true;
+        Some(Entered { shared: &self.shared })
     }
 
     /// Forgets what waits in this lane, and what is left of the job that the thread has.
@@ -139,6 +185,23 @@ impl<T> Lane<T> {
         let forgotten = self.shared.lock().lanes.remove(&self.id);
         // Not under the lock: this frees the memory of the jobs.
         drop(forgotten);
+    }
+}
+
+/// A connection is in the place of the thread while this exists.
+pub(crate) struct Entered<'a, T> {
+    shared: &'a Shared<T>,
+}
+
+impl<T> Drop for Entered<'_, T> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        (state.is_busy, state.was_entered) = (false, true);
+        let is_waited_for = !state.turns.is_empty() || state.is_stopping || state.is_asleep;
+        drop(state);
+        if is_waited_for {
+            self.shared.changed.notify_one();
+        }
     }
 }
 
@@ -162,8 +225,10 @@ pub(crate) enum Received<T> {
         /// It was taken after [`Queue::be_late_from`].
         is_late: bool,
     },
-    /// No job came in the time given.
+    /// No job came in the time given. Until the next call no connection takes the thread's place.
     Nothing,
+    /// A connection was in the thread's place in the time given.
+    Entered,
     Stop,
 }
 
@@ -172,43 +237,68 @@ pub(crate) struct Inbox<T> {
     shared: Arc<Shared<T>>,
     /// The lane of the job that the thread has.
     current: Option<u64>,
+    /// The thread has something to do.
+    has_turn: bool,
 }
 
 impl<T> Inbox<T> {
     /// The job of the lane whose turn it is; waits for one no longer than `timeout`, if there is one. The job taken
     /// before is done, but for what is `left` of it: that comes first when its lane has its next turn.
-    pub fn next(&mut self, mut left: Option<T>, timeout: Option<Duration>) -> Received<T> {
+    pub fn next(&mut self, left: Option<T>, timeout: Option<Duration>) -> Received<T> {
+        self.settle(left);
         let mut guard = self.shared.lock();
-        if let Some(id) = self.current.take() {
-            guard.settle(id, &mut left);
-        }
-        if left.is_some() {
-            // Not under the lock: this frees the memory of the job.
-            drop(guard);
-            drop(left);
-            guard = self.shared.lock();
+        if std::mem::take(&mut self.has_turn) {
+            guard.is_busy = false;
         }
         let until = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             let state = &mut *guard;
-            while let Some(id) = state.turns.pop_front() {
-                // A lane that was cancelled is still among the turns.
-                if let Some(job) = state.lanes.get_mut(&id).and_then(|lane| lane.jobs.pop_front()) {
-                    self.current = Some(id);
-                    let is_late = state.late_from.is_some_and(|time| Instant::now() >= time);
-                    return Received::Job { job, is_late };
+            if !state.is_busy {
+                if let Some((id, job)) = state.take() {
+                    (self.current, self.has_turn, state.is_busy) = (Some(id), true, true);
+                    return Received::Job { job, is_late: state.is_late() };
+                }
+                if state.is_stopping {
+                    return Received::Stop;
                 }
             }
-            if state.is_stopping {
-                return Received::Stop;
-            }
             let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if wait.is_none_or(|wait| wait.is_zero()) && (std::mem::take(&mut state.was_entered) || state.is_busy) {
+                return Received::Entered;
+            }
+            let changed = &self.shared.changed;
             guard = match wait {
-                Some(Duration::ZERO) => return Received::Nothing,
-                Some(wait) => self.shared.changed.wait_timeout(guard, wait).unwrap_or_else(PoisonError::into_inner).0,
-                None => self.shared.changed.wait(guard).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => {
+                    (self.has_turn, state.is_busy) = (true, true);
+                    return Received::Nothing;
+                }
+                Some(wait) => changed.wait_timeout(guard, wait).unwrap_or_else(PoisonError::into_inner).0,
+                None => {
+                    state.is_asleep = true;
+                    let mut guard = changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
+                    guard.is_asleep = false;
+                    guard
+                }
             };
         }
+    }
+
+    /// The next job, if one waits, as from [`Inbox::next`].
+    pub fn try_next(&mut self, left: Option<T>) -> Option<(T, bool)> {
+        self.settle(left);
+        let mut state = self.shared.lock();
+        let (id, job) = if self.has_turn { state.take()? } else { return None };
+        self.current = Some(id);
+        Some((job, state.is_late()))
+    }
+
+    /// The job taken before is done, but for what is left of it.
+    fn settle(&mut self, mut left: Option<T>) {
+        if let Some(id) = self.current.take() {
+            self.shared.lock().settle(id, &mut left);
+        }
+        // Not under the lock: this frees the memory of the job.
+        drop(left);
     }
 }
 
@@ -232,7 +322,7 @@ mod tests {
     fn next<T>(inbox: &mut Inbox<T>, left: Option<T>) -> Option<T> {
         match inbox.next(left, NOW) {
             Received::Job { job, .. } => Some(job),
-            Received::Nothing | Received::Stop => None,
+            Received::Nothing | Received::Entered | Received::Stop => None,
         }
     }
 
@@ -296,6 +386,38 @@ mod tests {
         queue.stop();
         assert_eq!(thread.join().unwrap(), [Received::Job { job: 1, is_late: false }, Received::Stop]);
         assert!(lane.send(2).is_err(), "the thread has ended");
+    }
+
+    #[test]
+    fn a_connection_takes_the_place_of_a_thread_that_has_nothing_to_do() {
+        let (queue, mut inbox) = queue();
+        let (lane, other) = (queue.lane(), queue.lane());
+        let entered = lane.enter().expect("nothing waits");
+        assert!(other.enter().is_none(), "there is one place");
+        other.send(1).unwrap();
+        assert_eq!(inbox.next(None, NOW), Received::Entered, "the place is taken, the job waits");
+        drop(entered);
+        assert!(lane.enter().is_none(), "a job waits");
+        assert_eq!(next(&mut inbox, None), Some(1));
+        assert!(lane.enter().is_none(), "the thread has a job");
+        assert_eq!(inbox.try_next(None), None);
+        assert!(lane.enter().is_none(), "the thread may have something to do after it");
+        assert_eq!(inbox.next(None, NOW), Received::Entered);
+        assert_eq!(inbox.next(None, NOW), Received::Nothing);
+        assert!(lane.enter().is_none(), "the thread works while it is idle");
+        let thread = std::thread::spawn(move || [inbox.next(None, None), inbox.next(None, None)]);
+        let entered = loop {
+            match lane.enter() {
+                Some(entered) => break entered,
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        std::thread::sleep(Duration::from_millis(5));
+        drop(entered);
+        std::thread::sleep(Duration::from_millis(5));
+        queue.stop();
+        assert!(lane.enter().is_none(), "it stops");
+        assert_eq!(thread.join().unwrap(), [Received::Entered, Received::Stop]);
     }
 
     #[test]

@@ -3,16 +3,17 @@
 
 use crate::activity::{Activity, Wait};
 use crate::connection::{Agreed, Shared, Stopping, invalid, late};
-use crate::engine::{Client, Form, HEAD_BYTES, Job, MAX_EXTENTS, STOPPING, Work, piece_end};
+use crate::engine::{Client, Form, HEAD_BYTES, Job, MAX_EXTENTS, STOPPING, Work, Worker, lock, piece_end};
 use crate::memory::{Allowance, Held, REQUEST_OVERHEAD_BYTES};
-use crate::queue::{Closed, Lane};
+use crate::queue::{Closed, Entered, Lane};
 use crate::sender::send_replies;
 use margay_nbd::{Errno, Export, REQUEST_BYTES, Refusal, Replies, Request, RequestKind, Session};
 use margay_trace::{Kind, Request as TraceRequest};
+use std::borrow::Cow;
 use std::io::{self, Cursor};
 use std::ops::Range;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, BufReader};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,6 +23,12 @@ use tokio::task::JoinSet;
 const RECEIVE_BYTES: usize = 64 << 10;
 /// A client that sends less than this of a request in the time it has makes no progress.
 const PROGRESS_BYTES: usize = 64 << 10;
+/// Requests of at most this many bytes are carried out by whoever received them, if the volume's thread has nothing to do.
+const SHORT_BYTES: u32 = 32 << 10;
+/// If that took longer, the host's disk was waited for, and it is left to the volume's thread for some time.
+const SLOW: Duration = Duration::from_millis(1);
+/// For so many requests.
+const DETOURS: u32 = 64;
 /// A connection that this side ends waits so long for the client to end it too: if it were closed while the client sends,
 /// replies on their way could be lost.
 const LINGER: Duration = Duration::from_millis(200);
@@ -54,6 +61,8 @@ where
         client_timeout: shared.limits.client_timeout,
         activity: &activity,
         waiting: None,
+        worker: shared.workers.get(session.export),
+        detours: 0,
     };
     let mut stopping = shared.stopping.clone();
     let mut ended = tokio::select! {
@@ -112,7 +121,7 @@ async fn linger<R: AsyncBufRead + Unpin>(reader: &mut R, stopping: &mut Stopping
 struct Receiver<'a> {
     session: Session,
     export: &'a Export,
-    lane: Lane<Job>,
+    lane: Lane<Job<'static>>,
     client: Arc<Client>,
     /// Permits for the requests that can still be unanswered.
     unanswered: Arc<Semaphore>,
@@ -123,6 +132,10 @@ struct Receiver<'a> {
     activity: &'a Activity,
     /// The cookie of a request that has been received whole, and of which nothing is in the queue.
     waiting: Option<u64>,
+    /// Of the volume.
+    worker: Option<&'a Arc<Mutex<Worker>>>,
+    /// Requests that are left to the volume's thread because some of those before took long.
+    detours: u32,
 }
 
 impl Receiver<'_> {
@@ -130,8 +143,16 @@ impl Receiver<'_> {
     async fn receive<R: AsyncBufRead + Unpin>(&mut self, reader: &mut R) -> io::Result<()> {
         loop {
             // Before a request, a client may wait for ever.
-            if reader.fill_buf().await?.is_empty() {
+            let input = reader.fill_buf().await?;
+            if input.is_empty() {
                 return Ok(());
+            }
+            let taken = self.carry_out(input);
+            if taken > 0 {
+                reader.consume(taken);
+                // Replies come before more requests.
+                tokio::task::yield_now().await;
+                continue;
             }
             let mut header = [0; REQUEST_BYTES];
             self.in_time(reader.read_exact(&mut header)).await?;
@@ -147,7 +168,7 @@ impl Receiver<'_> {
     async fn accept<R: AsyncBufRead + Unpin>(&mut self, reader: &mut R, request: Request) -> io::Result<()> {
         self.waiting = (request.payload_bytes == 0).then_some(request.cookie);
         let unanswered = self.unanswered.clone().acquire_owned().await.map_err(invalid)?;
-        let (cookie, replies) = (request.cookie, self.client.replies);
+        let cookie = request.cookie;
         if let Err(refusal) = request.check(self.export) {
             self.discard(reader, request.payload_bytes as usize).await?;
             let held = self.allowance.take(2 * REQUEST_OVERHEAD_BYTES).await;
@@ -170,25 +191,23 @@ impl Receiver<'_> {
         };
         // Pages are the unit of zeros, too.
         let page_bytes = u64::from(self.export.fast_zero_bytes);
-        let chunks = matches!(request.kind, RequestKind::Read { dont_fragment } if replies.has_chunks() && (!dont_fragment || start == end));
+        let is_short = self.is_short(&request);
         let mut at = start;
         loop {
             let mut until = piece_end(at, end, self.piece_bytes, page_bytes);
             let len = (until - at) as usize;
             let (work, held) = match request.kind {
                 RequestKind::Read { .. } => {
-                    if !chunks && at == start && until < end {
+                    let (form, bytes) = self.form(&request, at, len);
+                    if form != Form::Chunks && at == start && until < end {
                         let held = self.allowance.take(REQUEST_OVERHEAD_BYTES).await;
                         self.lane.send(job(Work::Verify, start..end, held, false)).map_err(ended)?;
                     }
-                    let heads_bytes = if chunks { (len / page_bytes as usize + 2) * HEAD_BYTES } else { HEAD_BYTES };
-                    let held = self.allowance.take(len + heads_bytes + REQUEST_OVERHEAD_BYTES).await;
-                    let head = (at == start).then_some(request.len_bytes);
-                    (Work::Read(if chunks { Form::Chunks } else { Form::Whole { head } }), held)
+                    (Work::Read(form), self.allowance.take(bytes).await)
                 }
                 RequestKind::Write { .. } => {
                     let held = self.allowance.take(len + REQUEST_OVERHEAD_BYTES).await;
-                    (Work::Write(self.payload(reader, len).await?), held)
+                    (Work::Write(self.payload(reader, len).await?.into()), held)
                 }
                 ref kind => {
                     until = end;
@@ -204,13 +223,98 @@ impl Receiver<'_> {
                     (work, self.allowance.take(reply_bytes + REQUEST_OVERHEAD_BYTES).await)
                 }
             };
-            self.lane.send(job(work, at..until, held, until == end)).map_err(ended)?;
+            let job = job(work, at..until, held, until == end);
             self.waiting = None;
+            if is_short && let Some((_entered, mut worker)) = self.enter() {
+                worker.turn(job, false);
+                worker.end_batch();
+                return Ok(());
+            }
+            self.lane.send(job).map_err(ended)?;
             if until == end {
                 return Ok(());
             }
             at = until;
         }
+    }
+
+    /// How the reply to a piece of a read is sent, and the memory that it takes.
+    fn form(&self, request: &Request, at: u64, len: usize) -> (Form, usize) {
+        let dont_fragment = matches!(request.kind, RequestKind::Read { dont_fragment: true });
+        let pages = len / self.export.fast_zero_bytes as usize;
+        let (form, heads) = if self.client.replies.has_chunks() && (!dont_fragment || request.len_bytes == 0) {
+            (Form::Chunks, pages + 2)
+        } else {
+            (Form::Whole { head: (at == request.offset).then_some(request.len_bytes) }, 1)
+        };
+        (form, len + heads * HEAD_BYTES + REQUEST_OVERHEAD_BYTES)
+    }
+
+    /// Whether a request can be carried out at once and in one piece, without waiting for the host's disk.
+    fn is_short(&self, request: &Request) -> bool {
+        let is_quick = matches!(request.kind, RequestKind::Read { .. } | RequestKind::Write { fua: false });
+        let len = request.len_bytes;
+        is_quick && len <= SHORT_BYTES && u64::from(len) <= self.piece_bytes && request.check(self.export).is_ok()
+    }
+
+    /// Takes the place of the volume's thread, if it has nothing to do.
+    fn enter(&self) -> Option<(Entered<'_, Job<'static>>, MutexGuard<'_, Worker>)> {
+        let worker = self.worker.filter(|_| self.detours == 0)?;
+        self.lane.enter().map(|entered| (entered, lock(worker)))
+    }
+
+    /// The short request at the start of what was received, if it is there whole, and its data.
+    fn short_request<'i>(&self, input: &'i [u8]) -> Option<(Request, &'i [u8])> {
+        let (header, rest) = input.split_first_chunk()?;
+        let request = Request::decode(header, &self.session).ok().filter(|request| self.is_short(request))?;
+        let payload = rest.get(..request.payload_bytes as usize)?;
+        Some((request, payload))
+    }
+
+    /// Carries out the short requests at the start of what was received, as one batch, if the volume's thread has nothing
+    /// to do: to wake it would take longer. Returns how many bytes of what was received they were.
+    fn carry_out(&mut self, input: &[u8]) -> usize {
+        if self.short_request(input).is_none() {
+            return 0;
+        }
+        self.detours = self.detours.saturating_sub(1);
+        let Some((entered, mut worker)) = self.enter() else { return 0 };
+        let (begun, mut taken) = (Instant::now(), 0);
+        while !worker.is_full()
+            && let Some((request, payload)) = self.short_request(&input[taken..])
+            && let Ok(unanswered) = self.unanswered.clone().try_acquire_owned()
+        {
+            let len = request.len_bytes as usize;
+            let (work, bytes) = match request.kind {
+                RequestKind::Read { .. } => {
+                    let (form, bytes) = self.form(&request, request.offset, len);
+                    (Work::Read(form), bytes)
+                }
+                _ => (Work::Write(Cow::Borrowed(payload)), REQUEST_OVERHEAD_BYTES),
+            };
+            let Some(held) = self.allowance.try_take(bytes) else { break };
+            let job = Job {
+                client: self.client.clone(),
+                cookie: request.cookie,
+                work,
+                offset: request.offset,
+                len_bytes: len as u64,
+                done_bytes: 0,
+                fua: false,
+                is_last: true,
+                record: recorded(&request),
+                held,
+                unanswered: Some(unanswered),
+            };
+            worker.turn(job, false);
+            taken += REQUEST_BYTES + payload.len();
+        }
+        worker.end_batch();
+        drop((worker, entered));
+        if begun.elapsed() > SLOW {
+            self.detours = DETOURS;
+        }
+        taken
     }
 
     /// Receives data of a write.

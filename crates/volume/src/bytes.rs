@@ -49,6 +49,7 @@ pub struct Status<'a> {
 pub struct Volume {
     disk: Disk<AnyFlash>,
     page: Vec<u8>,
+    is_holding: bool,
 }
 
 impl std::fmt::Debug for Volume {
@@ -60,7 +61,7 @@ impl std::fmt::Debug for Volume {
 impl Volume {
     fn of(disk: Disk<AnyFlash>) -> Self {
         let page = vec![0; disk.superblock().geometry.page_bytes() as usize];
-        Self { disk, page }
+        Self { disk, page, is_holding: false }
     }
 
     /// Formats a device: all that is on it is lost. See [`Disk::format`]. The time of formatting is now, unless the
@@ -163,6 +164,23 @@ impl Volume {
     /// Writes bytes; parts of pages are read first.
     pub fn write(&mut self, offset: u64, bytes: &[u8], hint: Hint) -> Result<(), VolumeError> {
         self.check_writable(offset, bytes.len() as u64)?;
+        if self.is_holding || bytes.len() <= self.page.len() {
+            return self.write_pages(offset, bytes, hint);
+        }
+        self.disk.hold(true)?;
+        let written = self.write_pages(offset, bytes, hint);
+        written.and(self.disk.hold(false))
+    }
+
+    /// With `on`, what is written from now on may reach the device together, which is quicker; without, returns when it has,
+    /// and an error says that it may not have. It is then kept, can be read, and is tried again before the next change. A
+    /// single [`Volume::write`] does this by itself.
+    pub fn hold(&mut self, on: bool) -> Result<(), VolumeError> {
+        self.is_holding = on;
+        self.disk.hold(on)
+    }
+
+    fn write_pages(&mut self, offset: u64, bytes: &[u8], hint: Hint) -> Result<(), VolumeError> {
         let now_us = self.now_us();
         let mut rest = bytes;
         for (lpn, part) in self.pages(offset, rest.len() as u64) {

@@ -191,6 +191,12 @@ impl<F: Flash> Disk<F> {
         Ok(self.ftl.write(Lpn(lpn), page, self.hint(lpn, hint), now_us)?)
     }
 
+    /// With `on`, pages written from now on may reach the device together, which is quicker; without, returns when they have.
+    /// After an error they are kept, can be read, and are tried again before the next change.
+    pub fn hold(&mut self, on: bool) -> Result<(), VolumeError> {
+        Ok(self.ftl.hold(on)?)
+    }
+
     fn hint(&self, lpn: u32, hint: Hint) -> Hint {
         let in_range = |(first, count): &(u32, u32)| lpn.checked_sub(*first).is_some_and(|at| at < *count);
         if self.superblock.read_only_ranges.iter().any(in_range) { Hint::ReadOnly } else { hint }

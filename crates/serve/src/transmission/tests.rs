@@ -13,7 +13,7 @@ const K: usize = 1 << 10;
 /// A connection that is past its handshake, its client, and the thread's end of the queue.
 struct Connected {
     client: DuplexStream,
-    inbox: Inbox<Job>,
+    inbox: Inbox<Job<'static>>,
     stop: watch::Sender<Option<Instant>>,
     task: JoinHandle<io::Result<()>>,
 }
@@ -37,6 +37,7 @@ fn connect_with(limits: Limits) -> Connected {
     let shared = Shared {
         exports: vec![export],
         queues: vec![queue],
+        workers: Vec::new(),
         tls: None,
         requires_tls: false,
         memory: limits.memory().unwrap(),
@@ -81,20 +82,20 @@ async fn reply(client: &mut DuplexStream) -> (u64, u32) {
     (u64::from_be_bytes(bytes[8..].try_into().unwrap()), error)
 }
 
-fn next(inbox: &mut Inbox<Job>) -> Option<Job> {
+fn next(inbox: &mut Inbox<Job<'static>>) -> Option<Job<'static>> {
     match inbox.next(None, Some(Duration::ZERO)) {
         Received::Job { job, .. } => Some(job),
-        Received::Nothing | Received::Stop => None,
+        Received::Nothing | Received::Entered | Received::Stop => None,
     }
 }
 
 /// What a volume does with a request without data.
-fn answer(inbox: &mut Inbox<Job>) -> u64 {
+fn answer(inbox: &mut Inbox<Job<'static>>) -> u64 {
     answer_with(inbox, 0)
 }
 
 /// The same, with a reply that is longer by some bytes.
-fn answer_with(inbox: &mut Inbox<Job>, len: usize) -> u64 {
+fn answer_with(inbox: &mut Inbox<Job<'static>>, len: usize) -> u64 {
     let job = next(inbox).expect("no request is in the queue");
     assert!(job.is_last);
     let mut bytes = Vec::new();
@@ -144,7 +145,7 @@ fn nothing_is_read_for_which_there_is_no_memory() {
         settle().await;
         let mut jobs: Vec<_> = std::iter::from_fn(|| next(&mut inbox)).collect();
         assert_eq!(jobs.len(), 8, "those for which there is memory");
-        assert!(jobs.iter().all(|job| matches!(&job.work, Work::Write(data) if *data == [7; 60 * K])));
+        assert!(jobs.iter().all(|job| matches!(&job.work, Work::Write(data) if **data == [7; 60 * K])));
         settle().await;
         assert!(next(&mut inbox).is_none());
         jobs.truncate(6);

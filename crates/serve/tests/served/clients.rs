@@ -20,8 +20,10 @@ fn stamp(page: &[u8]) -> u32 {
     u32::from_be_bytes(page[..4].try_into().unwrap())
 }
 
+/// The first one is for the volume's thread, so that those after it wait in its queue.
 fn write_request(i: u32, page: u64) -> Vec<u8> {
-    [header(WRITE, 0, i.into(), page * PAGE, P), stamped(i)].concat()
+    let flags = if i == 0 { FUA } else { 0 };
+    [header(WRITE, flags, i.into(), page * PAGE, P), stamped(i)].concat()
 }
 
 /// Requests of a connection that can wait for a volume, and one that its connection cannot put into the queue.
@@ -134,6 +136,29 @@ fn a_client_that_does_not_read_its_replies_stops_neither_another_client_nor_the_
     server.stop();
     assert!(started.elapsed() < Duration::from_secs(2), "stopping took {:?}", started.elapsed());
     drop(silent);
+}
+
+#[test]
+fn a_write_that_waits_for_the_device_holds_up_no_greeting_and_the_requests_of_others_follow_it() {
+    let chip = Chip::new();
+    let server = Server::of(&chip);
+    let (mut one, mut other) = (server.client(), server.client());
+    one.write(0, 0, &stamped(1)).unwrap();
+    let held = chip.hold();
+    // Carried out by whoever received it, and all that came with it.
+    one.stream.write_all(&(2..40).flat_map(|i| write_request(i, 0)).collect::<Vec<_>>()).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    other.send(READ, 0, 0, P, &[]);
+    let mut third = server.client();
+    third.stream.write_all(&write_request(100, 1)).unwrap();
+    drop(held);
+    assert_eq!(other.reply().1, 0);
+    assert!((2..40).contains(&stamp(&other.bytes(P as usize))), "between two batches");
+    for i in 2..40 {
+        assert_eq!(one.reply(), (i, 0));
+    }
+    assert_eq!(third.reply(), (100, 0));
+    assert_eq!(server.stop().stopped[0].host_writes, 40);
 }
 
 #[test]

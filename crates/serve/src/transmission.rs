@@ -147,11 +147,13 @@ impl Receiver<'_> {
             if input.is_empty() {
                 return Ok(());
             }
-            let taken = self.carry_out(input);
+            let (taken, is_full) = self.carry_out(input);
             if taken > 0 {
                 reader.consume(taken);
-                // Replies come before more requests.
-                tokio::task::yield_now().await;
+                if is_full {
+                    // The replies come first. Otherwise they are sent when the client is waited for.
+                    tokio::task::yield_now().await;
+                }
                 continue;
             }
             let mut header = [0; REQUEST_BYTES];
@@ -272,13 +274,14 @@ impl Receiver<'_> {
     }
 
     /// Carries out the short requests at the start of what was received, as one batch, if the volume's thread has nothing
-    /// to do: to wake it would take longer. Returns how many bytes of what was received they were.
-    fn carry_out(&mut self, input: &[u8]) -> usize {
+    /// to do: to wake it would take longer. Returns how many bytes of what was received they were, and whether they were as
+    /// many as a batch can have.
+    fn carry_out(&mut self, input: &[u8]) -> (usize, bool) {
         if self.short_request(input).is_none() {
-            return 0;
+            return (0, false);
         }
         self.detours = self.detours.saturating_sub(1);
-        let Some((entered, mut worker)) = self.enter() else { return 0 };
+        let Some((entered, mut worker)) = self.enter() else { return (0, false) };
         let (begun, mut taken) = (Instant::now(), 0);
         while !worker.is_full()
             && let Some((request, payload)) = self.short_request(&input[taken..])
@@ -309,12 +312,13 @@ impl Receiver<'_> {
             worker.turn(job, false);
             taken += REQUEST_BYTES + payload.len();
         }
+        let is_full = worker.is_full();
         worker.end_batch();
         drop((worker, entered));
         if begun.elapsed() > SLOW {
             self.detours = DETOURS;
         }
-        taken
+        (taken, is_full)
     }
 
     /// Receives data of a write.

@@ -64,6 +64,18 @@ impl<D: Store> Fs<D> {
     /// Writes bytes. Whole chunks go to flash at once; of the rest one chunk per file waits in memory for a sync,
     /// the end of the session, or a write to another chunk.
     pub fn write(&mut self, object: u32, offset: u64, data: &[u8]) -> Result<usize, FsError> {
+        if data.len() <= self.index.page_bytes as usize {
+            return self.write_chunks(object, offset, data);
+        }
+        // They reach the device together.
+        let held = |fs: &mut Self, on| fs.log.device_mut().hold(on).map_err(margay_log::LogError::from);
+        held(self, true)?;
+        let written = self.write_chunks(object, offset, data);
+        held(self, false)?;
+        written
+    }
+
+    fn write_chunks(&mut self, object: u32, offset: u64, data: &[u8]) -> Result<usize, FsError> {
         self.begin()?;
         self.file(object)?;
         let end = offset.checked_add(data.len() as u64).ok_or(FsError::FileTooLarge)?;

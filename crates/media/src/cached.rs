@@ -32,6 +32,16 @@ pub struct Cached<F> {
     is_off: bool,
     failing_syncs: Option<(Range<u64>, Lie)>,
     under_way: Option<Sync>,
+    is_holding: bool,
+    held: Vec<Held>,
+}
+
+/// A program that is in the memory of the process only.
+#[derive(Clone, Debug)]
+struct Held {
+    ppn: Ppn,
+    data: Vec<u8>,
+    spare: Vec<u8>,
 }
 
 /// A sync that was begun.
@@ -68,6 +78,8 @@ impl<F: Damage> Cached<F> {
             is_off,
             failing_syncs,
             under_way: None,
+            is_holding: false,
+            held: Vec::new(),
         }
     }
 
@@ -146,6 +158,7 @@ impl<F: Damage> Cached<F> {
     fn power_on(&mut self) {
         (self.operations, self.cut, self.is_off) = (0, None, false);
         (self.failing_syncs, self.under_way) = (None, None);
+        (self.is_holding, self.held) = (false, Vec::new());
     }
 
     fn stride(&self) -> usize {
@@ -193,6 +206,19 @@ impl<F: Damage> Cached<F> {
             let bytes = &self.medium[range.start + from..][..len];
             self.device.page_bytes_mut(ppn)[at..at + len].copy_from_slice(bytes);
         }
+    }
+
+    /// Hands over the programs that are held, those of a segment together, in the order of their first ones.
+    fn hand_over(&mut self) -> Result<(), FlashError> {
+        while let Some(first) = self.held.first() {
+            let of = |held: &Held| self.device.geometry().segment_of(held.ppn);
+            let segment = of(first);
+            self.held.sort_by_key(|held| of(held) != segment);
+            let Held { ppn, data, spare } = self.held[0].clone();
+            self.write(self.page_range(ppn), false, |device| device.program(ppn, &data, &spare))?;
+            self.held.remove(0);
+        }
+        Ok(())
     }
 
     /// Counts an operation. Whether the power goes during it.
@@ -314,14 +340,34 @@ impl<F: Damage> Flash for Cached<F> {
 
     fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
         self.check_power()?;
+        if let Some(held) = self.held.iter().find(|held| held.ppn == ppn) {
+            for (to, from) in [(data, &held.data), (spare, &held.spare)] {
+                to.fill(0xFF);
+                let len = to.len().min(from.len());
+                to[..len].copy_from_slice(&from[..len]);
+            }
+            return Ok(ReadStatus::Clean);
+        }
         self.device.read(ppn, data, spare)
     }
 
+    fn hold(&mut self, on: bool) -> Result<(), FlashError> {
+        self.is_holding = on && !self.is_write_through;
+        if self.is_holding { Ok(()) } else { self.hand_over() }
+    }
+
     fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
+        if self.is_holding {
+            self.check_power()?;
+            self.held.push(Held { ppn, data: data.to_vec(), spare: spare.to_vec() });
+            return Ok(());
+        }
+        self.hand_over()?;
         self.write(self.page_range(ppn), false, |device| device.program(ppn, data, spare))
     }
 
     fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+        self.hand_over()?;
         let geometry = self.device.geometry();
         let pages = geometry.pages_per_segment() as usize;
         let first = segment.index() * pages * self.stride();
@@ -329,22 +375,26 @@ impl<F: Damage> Flash for Cached<F> {
     }
 
     fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        self.hand_over()?;
         self.check_power()?;
         self.device.read_part(ppn, offset_bytes, bytes)
     }
 
     fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
+        self.hand_over()?;
         let first = self.page_range(ppn).start + offset_bytes as usize;
         self.write(first..first + bytes.len(), false, |device| device.program_part(ppn, offset_bytes, bytes))
     }
 
     fn sync(&mut self) -> Result<(), FlashError> {
+        self.hand_over()?;
         self.end_sync(true)?;
         let lie = self.count_sync()?;
         self.finish(&self.sync_of_all(lie))
     }
 
     fn begin_sync(&mut self) -> Result<(), FlashError> {
+        self.hand_over()?;
         self.end_sync(true)?;
         let lie = self.count_sync()?;
         self.under_way = Some(self.sync_of_all(lie));
@@ -364,6 +414,7 @@ impl<F: Damage> Flash for Cached<F> {
     }
 
     fn void_page(&mut self, ppn: Ppn) -> Result<(), FlashError> {
+        self.hand_over()?;
         if self.is_write_through {
             return Err(FlashError::Unsupported);
         }
@@ -380,6 +431,7 @@ impl<F: Damage> Flash for Cached<F> {
         if self.is_write_through {
             return Ok(());
         }
+        self.hand_over()?;
         let is_cut = self.begin()?;
         let result = self.device.set_mark(mark);
         // After an error it may be done or not.

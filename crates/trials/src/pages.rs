@@ -2,6 +2,7 @@
 
 use crate::device::{Host, draw};
 use crate::oracle::content;
+use crate::setup::holds;
 use crate::trouble::{Manners, Refusal, Watch, insist};
 use crate::{Oracle, Step};
 use margay_flash::Lpn;
@@ -17,6 +18,8 @@ pub(crate) trait PageStore {
     fn trim(&mut self, lpn: u32, time_us: u64) -> Result<(), Refusal>;
     fn flush(&mut self) -> Result<(), Refusal>;
     fn idle(&mut self) -> Result<(), Refusal>;
+    /// Pages may be kept in memory from now on, or not any more.
+    fn hold(&mut self, on: bool) -> Result<(), Refusal>;
     /// Reads a page; false if it was never written or was trimmed.
     fn read(&mut self, lpn: u32, page: &mut [u8]) -> Result<bool, Refusal>;
     fn audit(&self) -> Result<(), String>;
@@ -56,6 +59,10 @@ impl PageStore for Disk<&mut Host> {
         Ok(())
     }
 
+    fn hold(&mut self, on: bool) -> Result<(), Refusal> {
+        Self::hold(self, on).map_err(refused)
+    }
+
     fn read(&mut self, lpn: u32, page: &mut [u8]) -> Result<bool, Refusal> {
         Self::read(self, lpn, page).map_err(refused)
     }
@@ -87,6 +94,10 @@ impl PageStore for Hybrid<Formatted<&mut Host>> {
     }
 
     fn idle(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn hold(&mut self, _: bool) -> Result<(), Refusal> {
         Ok(())
     }
 
@@ -140,6 +151,9 @@ fn take<S: PageStore>(
     let mut page = vec![0; store.page_bytes()];
     for (number, step) in (0..).zip(steps) {
         let time_us = number * 1000;
+        if let Some(on) = holds(number) {
+            insist(store, watch, retries, S::host, |store| store.hold(on))?;
+        }
         match *step {
             Step::Write(lpn, _) => {
                 let version = oracle.attempt(lpn);

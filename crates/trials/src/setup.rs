@@ -133,6 +133,9 @@ pub fn script(pages: u32, len: usize, seed: u64) -> Vec<Step> {
 pub fn run<F: Flash>(disk: &mut Disk<F>, oracle: &mut Oracle, steps: &[Step]) -> Result<(), VolumeError> {
     let mut page = vec![0; disk.superblock().geometry.page_bytes() as usize];
     for (time, step) in (0..).zip(steps) {
+        if let Some(on) = holds(time) {
+            disk.hold(on)?;
+        }
         match *step {
             Step::Write(lpn, read_only) => {
                 let version = oracle.attempt(lpn);
@@ -154,5 +157,14 @@ pub fn run<F: Flash>(disk: &mut Disk<F>, oracle: &mut Oracle, steps: &[Step]) ->
             Step::Idle => while disk.idle(3)? {},
         }
     }
-    Ok(())
+    disk.hold(false)
+}
+
+/// Whether pages may be kept in memory from a step on, if that changes then.
+pub(crate) fn holds(step: u64) -> Option<bool> {
+    match step % 16 {
+        3 => Some(true),
+        12 => Some(false),
+        _ => None,
+    }
 }

@@ -1,8 +1,9 @@
 //! A served disk under attack, and what its client knows of it.
 
-use super::client::{Client, FLUSH};
+use super::client::{self, Client, FLUSH};
 use super::common::MARGAY;
 use super::shim::Random;
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -129,30 +130,70 @@ impl Knowledge {
         }
     }
 
-    /// Writes `count` pages, half of them to a tenth of the disk, and flushes now and then. What fails is tried again,
-    /// `retries` times.
+    /// Writes `count` pages or a few more, half of them to a tenth of the disk, and flushes now and then: pages alone,
+    /// several in one request, and several requests at once. What fails is tried again, `retries` times.
     pub fn write(&mut self, client: &mut Client<UnixStream>, attack: &Attack, count: u32, retries: u32, seed: u64) {
         let mut random = Random::new(seed);
         let pages = self.versions.len() as u64;
-        for _ in 0..count {
+        let mut left = u64::from(count);
+        while left > 0 {
             let hot = random.below(2) == 0;
-            let page = random.below(if hot { pages.div_ceil(10) } else { pages }) as u32;
-            let version = self.next;
-            self.next += 1;
-            self.versions[page as usize].push((attack.log_len(), version));
-            let bytes = content(page, version);
-            for _ in 0..=retries {
-                if client.write(0, u64::from(page) * PAGE as u64, &bytes).is_ok() {
-                    self.written[page as usize] = version;
-                    break;
+            let first = random.below(if hot { pages.div_ceil(10) } else { pages });
+            let together = if random.below(2) == 0 { 1 } else { 2 + random.below(22) };
+            // One request of pages that follow each other, or one for each of several pages.
+            let is_long = random.below(2) == 0;
+            let stride = if is_long { 1 } else { 1 + random.below(pages / 30) };
+            let touched = (0..together).map(|number| first + number * stride).filter(|page| *page < pages);
+            let versions: Vec<_> = touched.map(|page| self.attempt(page as u32, attack)).collect();
+            let failed = if is_long { self.put(client, versions) } else { self.put_each(client, versions) };
+            left = left.saturating_sub(together);
+            for (page, version) in failed {
+                for _ in 0..retries {
+                    if self.put(client, vec![(page, version)]).is_empty() {
+                        break;
+                    }
                 }
-                self.errors += 1;
             }
             if random.below(12) == 0 {
                 self.flush(client, attack, retries);
             }
         }
         self.flush(client, attack, retries);
+    }
+
+    /// A new version of a page, which may be found from now on.
+    fn attempt(&mut self, page: u32, attack: &Attack) -> (u32, u64) {
+        let version = self.next;
+        self.next += 1;
+        self.versions[page as usize].push((attack.log_len(), version));
+        (page, version)
+    }
+
+    /// Writes versions of pages that follow each other in one request. Returns them if that failed.
+    fn put(&mut self, client: &mut Client<UnixStream>, versions: Vec<(u32, u64)>) -> Vec<(u32, u64)> {
+        let bytes: Vec<u8> = versions.iter().flat_map(|(page, version)| content(*page, *version)).collect();
+        if client.write(0, u64::from(versions[0].0) * PAGE as u64, &bytes).is_err() {
+            self.errors += 1;
+            return versions;
+        }
+        versions.into_iter().for_each(|(page, version)| self.written[page as usize] = version);
+        Vec::new()
+    }
+
+    /// Writes versions of different pages, a request for each, and waits for the replies then. Returns those that failed.
+    fn put_each(&mut self, client: &mut Client<UnixStream>, versions: Vec<(u32, u64)>) -> Vec<(u32, u64)> {
+        let request = |(page, version): &(u32, u64)| {
+            let head = client::header(client::WRITE, 0, *version, u64::from(*page) * PAGE as u64, PAGE as u32);
+            [head, content(*page, *version)].concat()
+        };
+        client.stream.write_all(&versions.iter().flat_map(request).collect::<Vec<_>>()).unwrap();
+        let failed: Vec<u64> =
+            versions.iter().map(|_| client.reply()).filter(|reply| reply.1 != 0).map(|reply| reply.0).collect();
+        self.errors += failed.len() as u32;
+        let (failed, written): (Vec<_>, Vec<_>) =
+            versions.into_iter().partition(|(_, version)| failed.contains(version));
+        written.into_iter().for_each(|(page, version)| self.written[page as usize] = version);
+        failed
     }
 
     /// The image is served anew.

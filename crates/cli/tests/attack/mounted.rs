@@ -91,7 +91,7 @@ fn use_files(folder: &Path, files: &mut [Known], steps: u32, retries: u32, rando
         let known = &mut files[file as usize];
         let page = random.below(MAX_PAGES);
         let data: Vec<u8> =
-            (0..PAGE * (1 + random.below(2) as usize)).map(|i| (step as usize * 31 + i / 7) as u8 | 1).collect();
+            (0..PAGE * (1 + random.below(6) as usize)).map(|i| (step as usize * 31 + i / 7) as u8 | 1).collect();
         let mut content = known.versions.last().unwrap().clone();
         let at = page as usize * PAGE;
         content.resize(content.len().max(at + data.len()), 0);
@@ -163,7 +163,7 @@ fn synced_files_survive_a_write_that_fails_for_a_moment() {
         let mut files: Vec<_> = (0..FILES).map(|_| Known { versions: vec![Vec::new()], is_unsure: false }).collect();
         let burst = [1, 1, 2, 5][random.below(4) as usize];
         let (errno, effect) = ([28, 5][random.below(2) as usize], ["none", "half", "all"][random.below(3) as usize]);
-        let fail = format!("write {} {burst} {errno} {effect}", random.below(400));
+        let fail = format!("write {} {burst} {errno} {effect}", random.below(250));
         let what = format!("trial {seed}, {fail}");
         let attack = bench.attack(Some(fail));
         let retries = [0, 3][random.below(2) as usize];

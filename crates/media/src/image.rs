@@ -300,6 +300,7 @@ impl Flash for ImageFlash {
         if segment.0 >= segments {
             return Err(FlashError::SegmentOutOfRange { segment, segments });
         }
+        self.write_held()?;
         let at = self.at(self.geometry.first_page(segment));
         if at >= self.hole_from {
             return Ok(());
@@ -503,6 +504,52 @@ mod tests {
         image.set_mark(None).unwrap();
         drop(image);
         assert_eq!(ImageFlash::open(&path, false).unwrap().mark(), Ok(None));
+    }
+
+    #[test]
+    fn programs_that_are_held_are_read_as_done_and_reach_the_file_before_all_that_comes_after_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flash.img");
+        let geometry = Geometry::new(4, 100, 4096).unwrap().with_spare(64);
+        let page = |number: u32| [vec![number as u8; 4096], vec![number as u8 + 1; 64]];
+        let program = |image: &mut ImageFlash, number: u32| {
+            let [data, spare] = page(number);
+            image.program(Ppn(number), &data, &spare[..number as usize % 65]).unwrap();
+        };
+        let reads = |image: &mut ImageFlash, number: u32| {
+            let [data, spare] = page(number);
+            let (mut found, mut found_spare) = (vec![0; 4096], vec![0; 64]);
+            image.read(Ppn(number), &mut found, &mut found_spare).unwrap();
+            let (programmed, rest) = found_spare.split_at(number as usize % 65);
+            found == data && *programmed == spare[..programmed.len()] && rest.iter().all(|byte| *byte == 0xFF)
+        };
+        let in_file = |number: u32| {
+            let at = HEADER_BYTES + u64::from(number) * 4160;
+            let mut byte = [0];
+            File::open(&path).unwrap().read_exact_at(&mut byte, at).unwrap();
+            byte[0] == !(number as u8)
+        };
+        let mut image = ImageFlash::create(&path, geometry).unwrap();
+        image.hold(true).unwrap();
+        // Two segments by turns.
+        let first = [0, 100, 1, 2, 101, 3];
+        first.into_iter().for_each(|number| program(&mut image, number));
+        assert!(first.into_iter().all(|number| reads(&mut image, number) && !in_file(number)));
+        image.erase(SegmentId(2)).unwrap();
+        assert!(first.into_iter().all(|number| reads(&mut image, number) && in_file(number)));
+        // More than is held at once.
+        (4..100).for_each(|number| program(&mut image, number));
+        assert!(in_file(4) && !in_file(99) && (4..100).all(|number| reads(&mut image, number)));
+        image.sync().unwrap();
+        assert!(in_file(99));
+        program(&mut image, 102);
+        image.hold(false).unwrap();
+        assert!(in_file(102));
+        program(&mut image, 103);
+        assert!(in_file(103), "nothing is held any more");
+        drop(image);
+        let mut image = ImageFlash::open(&path, true).unwrap();
+        assert!((0..104).all(|number| reads(&mut image, number)));
     }
 
     #[test]

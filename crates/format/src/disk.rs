@@ -10,7 +10,9 @@ use margay_flash::{Lpn, Ppn};
 /// Bytes of a page of the trim map before its bits.
 const TRIM_HEADER_BYTES: usize = 16;
 const TRIM_MAGIC: &[u8; 4] = b"TRIM";
-const CHECKPOINT_MAGIC: [u8; 4] = *b"MGCK";
+const CHECKPOINT_MAGIC: [u8; 4] = *b"MGC2";
+/// That of checkpoints that list every owner without a page.
+const LONG_CHECKPOINT_MAGIC: [u8; 4] = *b"MGCK";
 /// In a checkpoint: the owner has no page.
 const UNMAPPED: u32 = u32::MAX;
 
@@ -118,16 +120,22 @@ pub fn encode_disk_checkpoint(
     pages: impl ExactSizeIterator<Item = Option<Ppn>>,
     heat: Option<impl Fn(Ppn) -> (u64, u32)>,
 ) -> Vec<u8> {
-    let page_bytes = if heat.is_some() { 16 } else { 4 };
-    let mut bytes = Vec::with_capacity(pages.len() * page_bytes + log.segments.len() * 40);
+    let mut bytes = Vec::new();
     log.encode_clocks(CHECKPOINT_MAGIC, superblock, &mut bytes);
     bytes.put_u32(pages.len() as u32);
     bytes.put(&[u8::from(heat.is_some()), superblock.placement.len() as u8]);
     bytes.put(superblock.placement.as_bytes());
     log.encode_segments(&mut bytes);
-    for page in pages {
-        bytes.put_u32(page.map_or(UNMAPPED, |ppn| ppn.0));
-        if let (Some(heat), Some(ppn)) = (&heat, page) {
+    let mut pages = pages.peekable();
+    while let Some(page) = pages.next() {
+        let Some(ppn) = page else {
+            let more = core::iter::from_fn(|| pages.next_if(Option::is_none)).count();
+            bytes.put_u32(UNMAPPED);
+            bytes.put_u32(1 + more as u32);
+            continue;
+        };
+        bytes.put_u32(ppn.0);
+        if let Some(heat) = &heat {
             let (value, count) = heat(ppn);
             bytes.put_uint(value, 8);
             bytes.put_u32(count);
@@ -144,23 +152,36 @@ pub fn decode_disk_checkpoint<'a>(
     layout: &Layout,
 ) -> Option<(LogState, impl Iterator<Item = Option<DiskPage>> + use<'a>)> {
     let mut reader = Reader::new(bytes);
-    let mut log = LogState::decode_clocks(CHECKPOINT_MAGIC, superblock, &mut reader)?;
+    let is_long = bytes.starts_with(&LONG_CHECKPOINT_MAGIC);
+    let magic = if is_long { LONG_CHECKPOINT_MAGIC } else { CHECKPOINT_MAGIC };
+    let mut log = LogState::decode_clocks(magic, superblock, &mut reader)?;
     let owners = reader.u32().filter(|owners| *owners == OwnPages::of(superblock).owners())?;
     let (has_heat, placement_bytes) = (reader.u8()? == 1, reader.u8()?);
     let same_placement = reader.take(placement_bytes.into())? == superblock.placement.as_bytes();
     log.decode_segments(&mut reader, &superblock.geometry, layout)?;
-    let mut page = move |owner| {
+    // How many owners an entry is of, and the page of the one that has one.
+    let mut entry = move |owner: u32| {
         let ppn = reader.u32()?;
         if ppn == UNMAPPED {
-            return Some(None);
+            let count = if is_long { 1 } else { reader.u32()? };
+            return (1..=owners - owner).contains(&count).then_some((count, None));
         }
         let heat = if has_heat { Some((reader.u64()?, reader.u32()?)) } else { None };
-        Some(Some(DiskPage { owner: Lpn(owner), ppn: Ppn(ppn), heat: heat.filter(|_| same_placement) }))
+        Some((1, Some(DiskPage { owner: Lpn(owner), ppn: Ppn(ppn), heat: heat.filter(|_| same_placement) })))
     };
-    let pages = (0..owners).filter_map(move |owner| match page(owner) {
-        Some(None) => None,
-        Some(page) => Some(page),
-        None => Some(None),
+    let mut owner = 0;
+    let pages = core::iter::from_fn(move || {
+        while owner < owners {
+            let Some((count, page)) = entry(owner) else {
+                owner = owners;
+                return Some(None);
+            };
+            owner += count;
+            if page.is_some() {
+                return Some(page);
+            }
+        }
+        None
     });
     Some((log, pages))
 }

@@ -256,18 +256,20 @@ impl OwnerMap for FilesMap {
         Ok(())
     }
 
-    fn take_pages(&mut self) -> Vec<(Ppn, PageOwner, Kept)> {
+    fn take_pages(&mut self) -> (Vec<(Ppn, PageOwner)>, Vec<(u32, Kept)>) {
         let latest = core::mem::take(&mut self.latest);
         let headers = |object| Content::Headers { object, open: false };
         let valid = latest.into_iter().filter(|(owner, (_, ppn))| self.index.locate(*owner) == Some(*ppn));
-        let pages = valid.map(|(owner, (_, ppn))| {
+        let pages: Vec<_> = valid.map(|(owner, (_, ppn))| (ppn, owner)).collect();
+        let kept = (0..).zip(&pages).map(|(at, (_, owner))| {
             let content = match owner.what() {
                 Owned::Chunk(object, chunk) => Content::Chunk { object, chunk, whole: true },
                 Owned::Headers(page) => headers(self.index.pages[page as usize].members.last().copied().unwrap_or(0)),
                 _ => headers(0),
             };
-            (ppn, owner, Kept::Content(content))
+            (at, Kept::Content(content))
         });
-        pages.collect()
+        let kept = kept.collect();
+        (pages, kept)
     }
 }

@@ -5,14 +5,16 @@ use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Lpn, Ppn};
 use margay_format::{FoundPage, Layout, LogState, OwnPages, Superblock, decode_disk_checkpoint};
 use margay_log::{Kept, OwnerMap, PageReader};
+use margay_policy::Now;
 
-/// By owner, the place and sequence number of its latest page, and what is kept of it.
+/// By owner, the place and sequence number of its latest page.
 #[derive(Clone, Debug)]
 pub(crate) struct PageMap {
     own: OwnPages,
     pages: Vec<u32>,
     seqs: Vec<u64>,
-    kept: Vec<Kept>,
+    /// What is kept of pages that were the latest of their owners when they were found.
+    kept: Vec<(Lpn, Ppn, Kept)>,
 }
 
 impl PageMap {
@@ -52,7 +54,7 @@ impl OwnerMap for PageMap {
     fn empty(superblock: &Superblock) -> Self {
         let own = OwnPages::of(superblock);
         let owners = own.owners() as usize;
-        Self { own, pages: vec![UNMAPPED; owners], seqs: vec![0; owners], kept: vec![Kept::Nothing; owners] }
+        Self { own, pages: vec![UNMAPPED; owners], seqs: vec![0; owners], kept: Vec::new() }
     }
 
     fn found(&mut self, page: &FoundPage) -> bool {
@@ -62,7 +64,11 @@ impl OwnerMap for PageMap {
         if self.seqs[owner] <= page.seq {
             self.seqs[owner] = page.seq;
             self.pages[owner] = page.ppn.0;
-            self.kept[owner] = page.info.map_or(Kept::Nothing, Kept::OnFlash);
+            if let Some(info) = page.info.filter(|info| info.heat_kind != 0) {
+                let written = Now { us: info.time_us, writes: info.version };
+                let kept = Kept::OnFlash { heat_kind: info.heat_kind, heat: info.heat, written };
+                self.kept.push((Lpn(owner as u32), page.ppn, kept));
+            }
         }
         true
     }
@@ -74,7 +80,7 @@ impl OwnerMap for PageMap {
             let page = page?;
             map.pages[page.owner.index()] = page.ppn.0;
             if let Some((value, count)) = page.heat {
-                map.kept[page.owner.index()] = Kept::Encoded(value, count);
+                map.kept.push((page.owner, page.ppn, Kept::Encoded(value, count)));
             }
         }
         Some((log, map))
@@ -98,10 +104,18 @@ impl OwnerMap for PageMap {
         Ok(())
     }
 
-    fn take_pages(&mut self) -> Vec<(Ppn, Lpn, Kept)> {
-        let kept = core::mem::take(&mut self.kept);
-        let owners = (0..).map(Lpn).zip(&self.pages).zip(kept);
-        let mapped = owners.filter(|((_, page), _)| **page != UNMAPPED);
-        mapped.map(|((owner, page), kept)| (Ppn(*page), owner, kept)).collect()
+    fn take_pages(&mut self) -> (Vec<(Ppn, Lpn)>, Vec<(u32, Kept)>) {
+        let owners = (0..).map(Lpn).zip(&self.pages).filter(|(_, page)| **page != UNMAPPED);
+        let pages: Vec<_> = owners.map(|(owner, page)| (Ppn(*page), owner)).collect();
+        let mut found = core::mem::take(&mut self.kept);
+        found.retain(|(owner, ppn, _)| self.pages[owner.index()] == ppn.0);
+        found.sort_unstable_by_key(|(owner, ..)| *owner);
+        found.dedup_by_key(|(owner, ..)| *owner);
+        let mut found = found.into_iter().peekable();
+        let kept = (0..)
+            .zip(&pages)
+            .filter_map(|(at, (_, owner))| found.next_if(|(of, ..)| of == owner).map(|(.., kept)| (at, kept)));
+        let kept = kept.collect();
+        (pages, kept)
     }
 }

@@ -5,7 +5,7 @@ use crate::{Config, ConfigError, Content, LogError, Owner, Policies};
 use alloc::vec;
 use alloc::vec::Vec;
 use margay_flash::{Ppn, SegmentId};
-use margay_format::{FreeSegment, PageInfo, SegmentInfo, Store};
+use margay_format::{FreeSegment, SegmentInfo, Store};
 use margay_policy::{Now, State};
 
 /// What is known of a segment.
@@ -32,10 +32,15 @@ pub struct RestoredSegment {
 /// What is kept of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Nothing.
-    Nothing,
     /// What was in its tag.
-    OnFlash(PageInfo),
+    OnFlash {
+        /// The kind of placement that knows what the number means.
+        heat_kind: u8,
+        /// What it kept.
+        heat: u32,
+        /// When the page was written.
+        written: Now,
+    },
     /// What a checkpoint of the same placement says.
     Encoded(u64, u32),
     /// What the page holds, of which the placement can make something.
@@ -47,8 +52,10 @@ pub enum Kept {
 pub struct Restored<O> {
     /// Of its segments, by number.
     pub segments: Vec<RestoredSegment>,
-    /// Its valid pages: where, whose, and what is kept of them.
-    pub pages: Vec<(Ppn, O, Kept)>,
+    /// Its valid pages: where, and whose.
+    pub pages: Vec<(Ppn, O)>,
+    /// What is kept of some of them, by their places in `pages`, ascending.
+    pub kept: Vec<(u32, Kept)>,
     /// The clocks.
     pub now: Now,
     /// Sequence number of the last program.
@@ -101,18 +108,20 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     fn restore_pages(&mut self, restored: &Restored<O>) {
-        for (ppn, owner, kept) in &restored.pages {
+        for (ppn, owner) in &restored.pages {
             self.valid.fill(ppn.0, ppn.0 + 1, true);
             self.segments.valid[self.geometry.segment_of(*ppn).index()] += 1;
             self.owners[ppn.index()] = *owner;
+        }
+        for (at, kept) in &restored.kept {
+            let (ppn, _) = restored.pages[*at as usize];
             match *kept {
-                Kept::OnFlash(page) if page.heat_kind == self.placement.heat_kind() => {
-                    let written = Now { us: page.time_us, writes: page.version };
-                    self.placement.unpack(*ppn, page.heat, written, self.now);
+                Kept::OnFlash { heat_kind, heat, written } if heat_kind == self.placement.heat_kind() => {
+                    self.placement.unpack(ppn, heat, written, self.now);
                 }
-                Kept::Encoded(value, count) => self.placement.decode(*ppn, (value, count), self.now),
-                Kept::Content(content) => self.placement.recognize(*ppn, content),
-                Kept::OnFlash(_) | Kept::Nothing => {}
+                Kept::Encoded(value, count) => self.placement.decode(ppn, (value, count), self.now),
+                Kept::Content(content) => self.placement.recognize(ppn, content),
+                Kept::OnFlash { .. } => {}
             }
         }
         self.segments.total_valid = restored.pages.len() as u64;

@@ -26,7 +26,8 @@ fn used(seq: u64, now: Now, erases: u32) -> Disk<Device> {
     };
     let mut segments = vec![segment; SEGMENTS as usize];
     segments[0] = RestoredSegment { state: State::Reserved, erases: 0, ..segment };
-    let restored = Restored { segments, pages: Vec::new(), now, seq, free: Vec::new(), retired: Vec::new() };
+    let restored =
+        Restored { segments, pages: Vec::new(), kept: Vec::new(), now, seq, free: Vec::new(), retired: Vec::new() };
     let log = Log::restore(device, config, policies(), PAGES, &restored).unwrap();
     let (fresh, _) = formatted(ram(), paced(), PAGES);
     let mut disk = Disk::new(fresh, config, policies(), PAGES);

@@ -205,4 +205,71 @@ mod tests {
         }
         assert!(own.decode_trims(0, &page[..7]).is_none(), "too short");
     }
+
+    #[test]
+    fn a_checkpoint_is_read_as_written_and_is_short_where_nothing_is_mapped() {
+        let geometry = margay_flash::Geometry::new(4096, 64, 4096).unwrap().with_spare(256);
+        let superblock = Superblock {
+            geometry,
+            client: crate::ClientKind::Disk,
+            exported_pages: 200_000,
+            uuid: [7; 16],
+            created_s: 0,
+            compatible: 0,
+            read_only_compatible: 0,
+            incompatible: 0,
+            low_water: 2,
+            high_water: 2,
+            max_pages_per_write: 8,
+            selection: "greedy".into(),
+            placement: "m6".into(),
+            leveling: "none".into(),
+            read_only_ranges: alloc::vec![],
+        };
+        let layout = Layout::new(&geometry, 200_000).unwrap();
+        let free = crate::SegmentRecord {
+            state: crate::SegmentState::Free,
+            needs_erase: false,
+            stream: 0,
+            erases: 1,
+            opened_us: 0,
+            opened_writes: 0,
+            opened_sequence: 0,
+        };
+        let segments = alloc::vec![free; 4096];
+        let log = LogState {
+            seq: 9,
+            time_us: 8,
+            host_writes: 7,
+            segments,
+            open: Vec::new(),
+            free: Vec::new(),
+            retired: Vec::new(),
+        };
+        let owners = OwnPages::of(&superblock).owners() as usize;
+        let mapped = [0, 1, 500, owners / 2, owners - 1];
+        let heat = |ppn: Ppn| (u64::from(ppn.0) + 1, ppn.0 + 2);
+        for with_heat in [false, true] {
+            let place = |owner: usize| mapped.contains(&owner).then_some(Ppn(owner as u32 + 100));
+            let bytes = encode_disk_checkpoint(&superblock, &log, (0..owners).map(place), with_heat.then_some(heat));
+            assert!(bytes.len() < 4096 * 25 + 300, "{} bytes", bytes.len());
+            let (read, pages) = decode_disk_checkpoint(&bytes, &superblock, &layout).unwrap();
+            assert_eq!(read, log);
+            let expected = mapped.iter().map(|owner| {
+                let ppn = Ppn(*owner as u32 + 100);
+                Some(DiskPage { owner: Lpn(*owner as u32), ppn, heat: with_heat.then_some(heat(ppn)) })
+            });
+            assert_eq!(pages.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+            // Cut short, or with a run that is too long, it says that the rest is missing.
+            let (_, pages) = decode_disk_checkpoint(&bytes[..bytes.len() - 1], &superblock, &layout).unwrap();
+            assert_eq!(pages.last(), Some(None));
+            let run = bytes.windows(4).position(|word| word == [0xFF; 4]).unwrap() + 4;
+            for count in [0, owners as u32] {
+                let mut bytes = bytes.clone();
+                bytes[run..run + 4].copy_from_slice(&count.to_le_bytes());
+                let (_, pages) = decode_disk_checkpoint(&bytes, &superblock, &layout).unwrap();
+                assert_eq!(pages.last(), Some(None), "{count}");
+            }
+        }
+    }
 }

@@ -5,11 +5,11 @@ use crate::lines::Sample;
 use crate::writer::OutputFile;
 use crate::{Kind, Request, TraceError};
 use std::fmt;
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 use std::str::FromStr;
 
 /// The uncompressed bytes of a trace.
-pub(crate) type Stream = Box<dyn BufRead + Send>;
+pub(crate) use crate::compress::Stream;
 
 /// One row of the table of formats: everything that margay knows of a format. A row without a reader does not
 /// compile.

@@ -1,9 +1,8 @@
 use crate::compress::Compression;
 use crate::pages::PageTable;
-use crate::reader::{Counts, OpenOptions, open};
+use crate::reader::{Counts, TraceReader};
 use crate::{Kind, TraceError};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Requests of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -92,8 +91,7 @@ const TOUCHED: u32 = 1;
 
 /// Reads a trace to its end. Memory grows with the number of different pages, of `page_bytes` each, that it touches; it is
 /// an error if their table needs more than half of the machine's memory, or if there are more than 65,536 devices.
-pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<TraceInfo, TraceError> {
-    let mut reader = open(path, options)?;
+pub fn info(mut reader: TraceReader, page_bytes: u32) -> Result<TraceInfo, TraceError> {
     let page = u64::from(page_bytes.max(1));
     let (mut table, mut touched, mut written) = (PageTable::default(), 0u64, 0u64);
     let mut devices: BTreeMap<u32, DeviceInfo> = BTreeMap::new();
@@ -142,10 +140,7 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
         }
     }
     let counts = reader.counts().clone();
-    let xxh3 = match reader.file_hash()? {
-        Some(hash) if path != Path::new("-") => format!("{hash:016x}"),
-        _ => String::new(),
-    };
+    let xxh3 = reader.file_hash()?.map_or_else(String::new, |hash| format!("{hash:016x}"));
     let mut info = TraceInfo {
         format: reader.format().name(),
         compression: reader.compression(),

@@ -1,5 +1,5 @@
 use crate::format::{LineWriter, RecordWriter, Writer, WriterForm};
-use crate::reader::{Counts, OpenOptions, open};
+use crate::reader::{Counts, TraceReader};
 use crate::{Existing, Format, NewFile, Request, TraceError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -122,9 +122,8 @@ impl TraceWriter {
     }
 }
 
-/// Reads the trace `from` and writes it to `writer`, which is finished. Returns the counts of what was read.
-pub fn convert(from: &Path, options: &OpenOptions, mut writer: TraceWriter) -> Result<Counts, TraceError> {
-    let mut reader = open(from, options)?;
+/// Reads a trace to its end and writes it to `writer`, which is finished. Returns the counts of what was read.
+pub fn convert(mut reader: TraceReader, mut writer: TraceWriter) -> Result<Counts, TraceError> {
     for request in reader.by_ref() {
         writer.write(&request?)?;
     }

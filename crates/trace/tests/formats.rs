@@ -281,7 +281,8 @@ fn a_damaged_native_trace_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let text = file(&folder, "t", TEXT.repeat(2000).as_bytes());
     let path = folder.path().join("t.mgt");
-    convert(&text, &OpenOptions::default(), TraceWriter::create(&path, Format::MGT).unwrap()).unwrap();
+    let reader = open(&text, &OpenOptions::default()).unwrap();
+    convert(reader, TraceWriter::create(&path, Format::MGT).unwrap()).unwrap();
     let whole = std::fs::read(&path).unwrap();
     assert_eq!(read(&path, &OpenOptions::default()).unwrap().1.len(), 4000);
     for cut in [16, whole.len() / 2, whole.len() - 1] {
@@ -315,7 +316,7 @@ fn info_counts_pages_rewrites_and_skew() {
     (0..90).for_each(|time| text += &format!("1,W,0,4096,{time}\n"));
     (0..10).for_each(|page| text += &format!("1,W,{},4096,{}\n", page * 4096, 100 + page));
     text += "1,R,1000000,1,200\n";
-    let info = info(&file(&folder, "t", text.as_bytes()), &OpenOptions::default(), 4096).unwrap();
+    let info = info(open(&file(&folder, "t", text.as_bytes()), &OpenOptions::default()).unwrap(), 4096).unwrap();
     assert_eq!((info.page_writes, info.pages_written, info.pages_touched), (100, 10, 11));
     assert_eq!((info.rewrites, info.aligned, info.hottest[1]), (10.0, 1.0, 0.91));
 }
@@ -403,5 +404,17 @@ proptest! {
         if let Ok(reader) = open(&file(&folder, "t", &content), &options) {
             reader.take(10_000).for_each(drop);
         }
+    }
+}
+
+#[test]
+fn a_mark_of_utf_8_at_the_start_of_a_text_is_no_part_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = "time_us,op,device,offset_bytes,len_bytes\n0,write,0,0,4096\n";
+    let msr = "128166372003061629,usr,0,Write,0,4096,30123\n";
+    for (text, name) in [(csv, "csv"), (msr, "msr")] {
+        let marked = [b"\xEF\xBB\xBF", text.as_bytes()].concat();
+        let (format, requests) = read(&file(&folder, "marked", &marked), &OpenOptions::default()).unwrap();
+        assert_eq!((format, &requests), (named(name), &detect(text).1));
     }
 }

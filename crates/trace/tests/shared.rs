@@ -35,7 +35,7 @@ fn every_shared_trace_is_detected_and_has_the_counts_of_its_readme() {
         ("llm-opt7b-cachedrop.trace.zst", "mqsim", 36_873, 5_000, 592_453, 592_453),
     ];
     for (name, format, requests, writes, page_writes, distinct) in table {
-        let info = info(&folder.join(name), &OpenOptions::default(), 4096).unwrap();
+        let info = info(open(&folder.join(name), &OpenOptions::default()).unwrap(), 4096).unwrap();
         assert_eq!(info.format, format, "{name}");
         let found = (
             info.counts.requests,

@@ -4,9 +4,9 @@ mod skip;
 
 use margay_trace::vm::{
     CaptureOptions, LoadOptions, MAX_PAGES, PageMap, Reference, References, VmFormat, VmHeader, VmReader, VmWriter,
-    capture, info, is_vm_trace,
+    capture, info,
 };
-use margay_trace::{Existing, TraceError};
+use margay_trace::{AnyTrace, Existing, OpenOptions, TraceError, open_any};
 use proptest::prelude::*;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
@@ -28,7 +28,8 @@ proptest! {
         let path = folder.path().join(if zst { "a.vmt.zst" } else { "a.vmt" });
         let records: Vec<_> = records.into_iter().map(|(page, write)| Reference { page, write }).collect();
         write(&path, &records);
-        prop_assert!(is_vm_trace(&path).unwrap());
+        let opened = open_any(&path, &OpenOptions::default(), VmHeader::DEFAULT).unwrap();
+        prop_assert!(matches!(opened, AnyTrace::References(_)));
         prop_assert_eq!(read(&path).unwrap(), records);
     }
 
@@ -149,7 +150,7 @@ fn info_counts_records_and_pages() {
     let path = folder.path().join("a.vmt");
     let records = [(1000, false), (5, true), (5, true), (1001, true), (5, false)];
     write(&path, &records.map(|(page, write)| Reference { page, write }));
-    let info = info(&path, VmHeader::DEFAULT).unwrap();
+    let info = info(&mut VmReader::open(&path, VmHeader::DEFAULT).unwrap()).unwrap();
     assert_eq!((info.records, info.writes, info.pages, info.written_pages), (5, 3, 3, 2));
     assert_eq!((info.format.name(), info.header), ("vmt", VmHeader::DEFAULT));
 }
@@ -171,7 +172,7 @@ fn a_small_file_that_touches_too_many_pages_is_an_error_at_the_bound() {
         let error = References::load(&path, &options).unwrap_err().to_string();
         assert!(error.contains(&place), "{error}");
     }
-    let error = info(&path, VmHeader::DEFAULT).unwrap_err().to_string();
+    let error = info(&mut VmReader::open(&path, VmHeader::DEFAULT).unwrap()).unwrap_err().to_string();
     assert!(error.contains(&place), "{error}");
     let options = LoadOptions { page_shift: 11, chunk_pages: 0, map: PageMap::Chunks, only_written: false };
     assert!(References::load(&path, &options).unwrap_err().to_string().contains("chunks of 0 pages"));

@@ -72,7 +72,7 @@ impl VmFormat {
     }
 
     /// The format of a file that starts with these bytes.
-    pub(super) fn detect(head: &[u8]) -> Option<Self> {
+    pub(crate) fn detect(head: &[u8]) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| (format.0.detect)(head))
     }
 }

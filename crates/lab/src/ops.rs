@@ -1,7 +1,7 @@
 use crate::LabError;
 use crate::experiment::{AddressChoice, Experiment, Limit, Source, TraceSource};
 use crate::packed::{PackedOps, Packer, Unpacker};
-use margay_trace::{Kind, PageTable, Request};
+use margay_trace::{IoKind, PageTable, Request};
 use margay_workload::{OpKind, PageOp, Workload, WorkloadSpec};
 use std::sync::Arc;
 
@@ -79,10 +79,10 @@ impl Mapper {
     fn map(&mut self, request: &Request) -> Result<(), LabError> {
         self.requests += 1;
         let kind = match request.kind {
-            Kind::Write => OpKind::Write,
-            Kind::Trim => OpKind::Trim,
-            Kind::Read => OpKind::Read,
-            Kind::Flush => return Ok(()),
+            IoKind::Write => OpKind::Write,
+            IoKind::Trim => OpKind::Trim,
+            IoKind::Read => OpKind::Read,
+            IoKind::Flush => return Ok(()),
         };
         let end = request.offset_bytes.saturating_add(request.len_bytes);
         let (first, last) = match kind {

@@ -1,7 +1,7 @@
 use crate::compress::Compression;
 use crate::pages::PageTable;
 use crate::reader::{Counts, TraceReader};
-use crate::{Kind, TraceError};
+use crate::{IoKind, TraceError};
 use std::collections::BTreeMap;
 
 /// Requests of one device.
@@ -110,7 +110,7 @@ pub fn info(mut reader: TraceReader, page_bytes: u32) -> Result<TraceInfo, Trace
         device.end_bytes = device.end_bytes.max(end);
         let pages = request.offset_bytes / page..end.div_ceil(page);
         match request.kind {
-            Kind::Write => {
+            IoKind::Write => {
                 device.writes += 1;
                 write_bytes = write_bytes.saturating_add(request.len_bytes);
                 aligned += u64::from(request.offset_bytes % page == 0 && end % page == 0);
@@ -125,7 +125,7 @@ pub fn info(mut reader: TraceReader, page_bytes: u32) -> Result<TraceInfo, Trace
                     page_writes += 1;
                 }
             }
-            Kind::Read => {
+            IoKind::Read => {
                 device.reads += 1;
                 read_bytes = read_bytes.saturating_add(request.len_bytes);
                 for number in pages {
@@ -136,7 +136,7 @@ pub fn info(mut reader: TraceReader, page_bytes: u32) -> Result<TraceInfo, Trace
                     *count = (*count).max(TOUCHED);
                 }
             }
-            Kind::Trim | Kind::Flush => {}
+            IoKind::Trim | IoKind::Flush => {}
         }
     }
     let counts = reader.counts().clone();

@@ -40,7 +40,7 @@ pub use writer::{TraceWriter, convert};
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum IoKind {
     /// Reads bytes.
     Read,
     /// Writes bytes.
@@ -57,7 +57,7 @@ pub struct Request {
     /// Time since the first request, in microseconds; never goes back.
     pub time_us: u64,
     /// What it does.
-    pub kind: Kind,
+    pub kind: IoKind,
     /// Number of the device it goes to.
     pub device: u32,
     /// First byte.

@@ -4,7 +4,7 @@ use crate::format::{Entry, LineReader, Opening, Raw, Reader, RecordReader, Strea
 use crate::layout::CsvLayout;
 use crate::lines::{Lines, NextLine, Sample, TOO_LONG};
 use crate::vm::{VmFormat, VmHeader, VmReader};
-use crate::{Format, Kind, Request, TraceError};
+use crate::{Format, IoKind, Request, TraceError};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::path::Path;
@@ -97,7 +97,7 @@ impl std::fmt::Debug for TraceReader {
 /// Opens a trace: an iterator over its requests.
 ///
 /// ```
-/// use margay_trace::{Kind, OpenOptions, open};
+/// use margay_trace::{IoKind, OpenOptions, open};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("disk.csv");
@@ -106,7 +106,7 @@ impl std::fmt::Debug for TraceReader {
 /// let mut trace = open(&path, &OpenOptions::default())?;
 /// let written: u64 = trace
 ///     .by_ref()
-///     .map(|request| request.map(|request| if request.kind == Kind::Write { request.len_bytes } else { 0 }))
+///     .map(|request| request.map(|request| if request.kind == IoKind::Write { request.len_bytes } else { 0 }))
 ///     .sum::<Result<_, _>>()?;
 /// assert_eq!((written, trace.counts().requests), (4096, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -121,7 +121,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<TraceReader, TraceErro
 #[derive(Debug)]
 pub enum AnyTrace {
     /// Requests to a disk.
-    Requests(TraceReader),
+    Requests(Box<TraceReader>),
     /// Page references of a program.
     References(VmReader),
 }
@@ -137,7 +137,7 @@ pub fn open_any(path: &Path, options: &OpenOptions, reduction: VmHeader) -> Resu
     if !is_named && VmFormat::detect(&input.head).is_some() {
         return VmReader::new(input, reduction).map(AnyTrace::References);
     }
-    TraceReader::new(input, options).map(AnyTrace::Requests)
+    TraceReader::new(input, options).map(|reader| AnyTrace::Requests(reader.into()))
 }
 
 impl TraceReader {
@@ -310,7 +310,7 @@ impl TraceReader {
             self.counts.other_devices += 1;
             return None;
         }
-        if raw.len_bytes == 0 && raw.kind != Kind::Flush {
+        if raw.len_bytes == 0 && raw.kind != IoKind::Flush {
             *self.counts.ignored.entry("request of no bytes").or_default() += 1;
             return None;
         }
@@ -323,10 +323,10 @@ impl TraceReader {
         self.last_us = self.last_us.max(us);
         self.counts.requests += 1;
         match raw.kind {
-            Kind::Read => self.counts.reads += 1,
-            Kind::Write => self.counts.writes += 1,
-            Kind::Trim => self.counts.trims += 1,
-            Kind::Flush => self.counts.flushes += 1,
+            IoKind::Read => self.counts.reads += 1,
+            IoKind::Write => self.counts.writes += 1,
+            IoKind::Trim => self.counts.trims += 1,
+            IoKind::Flush => self.counts.flushes += 1,
         }
         Some(Request {
             time_us: self.last_us,

@@ -1,7 +1,7 @@
 //! Every format on small samples of its documented layout, bad input, compression, round trips.
 
 use margay_trace::{
-    BadLines, Compression, CsvLayout, Format, Kind, MAX_LINE_BYTES, OpenOptions, Request, TraceError, TraceReader,
+    BadLines, Compression, CsvLayout, Format, IoKind, MAX_LINE_BYTES, OpenOptions, Request, TraceError, TraceReader,
     TraceWriter, convert, info, open,
 };
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn detect(text: &str) -> (Format, Vec<Request>) {
     read(&file(&folder, "trace", text.as_bytes()), &OpenOptions::default()).unwrap()
 }
 
-fn request(time_us: u64, kind: Kind, device: u32, offset_bytes: u64, len_bytes: u64) -> Request {
+fn request(time_us: u64, kind: IoKind, device: u32, offset_bytes: u64, len_bytes: u64) -> Request {
     Request { time_us, kind, device, offset_bytes, len_bytes }
 }
 
@@ -37,20 +37,22 @@ fn request(time_us: u64, kind: Kind, device: u32, offset_bytes: u64, len_bytes: 
 fn msr_ticks_are_100_ns_and_host_and_disk_name_a_device() {
     let text =
         "128166372003061629,usr,0,Read,7014609920,24576,41286\n128166372016382155,usr,1,Write,1317441536,8192,1963\n";
-    let wanted =
-        vec![request(0, Kind::Read, 0, 7_014_609_920, 24_576), request(1_332_052, Kind::Write, 1, 1_317_441_536, 8192)];
+    let wanted = vec![
+        request(0, IoKind::Read, 0, 7_014_609_920, 24_576),
+        request(1_332_052, IoKind::Write, 1, 1_317_441_536, 8192),
+    ];
     assert_eq!(detect(text), (named("msr"), wanted));
 }
 
 #[test]
 fn alibaba_is_in_bytes_and_microseconds_and_tencent_in_sectors_and_seconds() {
     let text = "419,W,8192,4096,1577808000000046\n725,R,0,512,1577808000000100\n";
-    let wanted = vec![request(0, Kind::Write, 419, 8192, 4096), request(54, Kind::Read, 725, 0, 512)];
+    let wanted = vec![request(0, IoKind::Write, 419, 8192, 4096), request(54, IoKind::Read, 725, 0, 512)];
     assert_eq!(detect(text), (named("alibaba"), wanted));
     let text = "1538323200,12910952,128,0,1063\n1538323201,6265,8,1,1063\n";
     let wanted = vec![
-        request(0, Kind::Read, 1063, 12_910_952 * 512, 128 * 512),
-        request(1_000_000, Kind::Write, 1063, 6265 * 512, 4096),
+        request(0, IoKind::Read, 1063, 12_910_952 * 512, 128 * 512),
+        request(1_000_000, IoKind::Write, 1063, 6265 * 512, 4096),
     ];
     assert_eq!(detect(text), (named("tencent"), wanted));
 }
@@ -62,7 +64,8 @@ fn systor17_is_in_seconds_and_bytes_and_a_request_without_response_is_ignored() 
     let path = file(&folder, example.file_name, example.bytes);
     let mut reader = open(&path, &OpenOptions::default()).unwrap();
     let requests: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
-    let wanted = [request(0, Kind::Read, 4, 899_056_122_368, 131_072), request(100_000, Kind::Write, 4, 8192, 4096)];
+    let wanted =
+        [request(0, IoKind::Read, 4, 899_056_122_368, 131_072), request(100_000, IoKind::Write, 4, 8192, 4096)];
     assert_eq!((reader.format(), &requests[..]), (named("systor17"), &wanted[..]));
     let ignored: Vec<_> = reader.counts().ignored.values().collect();
     assert_eq!((reader.counts().lines, ignored), (4, vec![&1, &1]), "the header and the request of unknown type");
@@ -72,7 +75,7 @@ fn systor17_is_in_seconds_and_bytes_and_a_request_without_response_is_ignored() 
 fn arc_is_in_sectors_without_times_and_recognized_only_if_its_requests_are_counted() {
     let text = "110765 64 0 0\n110829 64 0 1\n8 1 0 2\n";
     let wanted = [(110_765 * 512, 64 * 512), (110_829 * 512, 64 * 512), (4096, 512)];
-    let wanted: Vec<_> = wanted.map(|(offset, len)| request(0, Kind::Write, 0, offset, len)).into();
+    let wanted: Vec<_> = wanted.map(|(offset, len)| request(0, IoKind::Write, 0, offset, len)).into();
     assert_eq!(detect(text), (named("arc"), wanted));
     let folder = tempfile::tempdir().unwrap();
     let other = file(&folder, "t", b"10 64 0 7\n20 64 0 7\n");
@@ -84,24 +87,24 @@ fn arc_is_in_sectors_without_times_and_recognized_only_if_its_requests_are_count
 #[test]
 fn spc_disksim_and_mqsim_are_told_apart() {
     let (format, requests) = detect("0,20941264,8192,W,0.551706\n0,20939840,8192,R,0.554041\n");
-    assert_eq!((format, requests[1]), (named("spc"), request(2335, Kind::Read, 0, 20_939_840 * 512, 8192)));
+    assert_eq!((format, requests[1]), (named("spc"), request(2335, IoKind::Read, 0, 20_939_840 * 512, 8192)));
     let (format, requests) = detect("0.000000 0 110656 8 0\n1.500000 0 110816 48 1\n");
-    assert_eq!((format, requests[1]), (named("disksim"), request(1500, Kind::Read, 0, 110_816 * 512, 48 * 512)));
+    assert_eq!((format, requests[1]), (named("disksim"), request(1500, IoKind::Read, 0, 110_816 * 512, 48 * 512)));
     let (format, requests) = detect("1000 4 264 16 0\n2000000 3 197 16 1\n");
-    assert_eq!((format, requests[1]), (named("mqsim"), request(1999, Kind::Read, 3, 197 * 512, 8192)));
+    assert_eq!((format, requests[1]), (named("mqsim"), request(1999, IoKind::Read, 3, 197 * 512, 8192)));
 }
 
 #[test]
 fn fio_logs_of_both_versions_are_read() {
     let two = "fio version 2 iolog\n/dev/a add\n/dev/a open\n/dev/a write 0 4096\n/dev/a wait 250\n/dev/a trim 8192 4096\n/dev/a sync 0 0\n/dev/a close\n";
     let wanted = vec![
-        request(0, Kind::Write, 0, 0, 4096),
-        request(250, Kind::Trim, 0, 8192, 4096),
-        request(250, Kind::Flush, 0, 0, 0),
+        request(0, IoKind::Write, 0, 0, 4096),
+        request(250, IoKind::Trim, 0, 8192, 4096),
+        request(250, IoKind::Flush, 0, 0, 0),
     ];
     assert_eq!(detect(two), (named("fio"), wanted));
     let three = "fio version 3 iolog\n10 /dev/a add\n10 /dev/a open\n12 /dev/a read 4096 512\n15 /dev/b write 0 512\n";
-    assert_eq!(detect(three).1, vec![request(0, Kind::Read, 0, 4096, 512), request(3000, Kind::Write, 1, 0, 512)]);
+    assert_eq!(detect(three).1, vec![request(0, IoKind::Read, 0, 4096, 512), request(3000, IoKind::Write, 1, 0, 512)]);
 }
 
 #[test]
@@ -113,9 +116,9 @@ fn of_blkparse_one_action_is_counted_and_the_summary_is_passed_over() {
                 \x20 8,0    3        5     0.000300000   697  Q  FN [x]\n\
                 CPU0 (8,0):\n Reads Queued:           0,        0KiB\n";
     let wanted = vec![
-        request(0, Kind::Write, 0, 223_490 * 512, 4096),
-        request(200, Kind::Trim, 0, 4096, 8192),
-        request(300, Kind::Flush, 0, 0, 0),
+        request(0, IoKind::Write, 0, 223_490 * 512, 4096),
+        request(200, IoKind::Trim, 0, 4096, 8192),
+        request(300, IoKind::Flush, 0, 0, 0),
     ];
     assert_eq!(detect(text), (named("blkparse"), wanted));
 }
@@ -127,7 +130,7 @@ fn of_blktrace_events_those_that_queue_a_request_are_counted_and_payload_is_skip
     let mut reader = open(&file(&folder, example.file_name, example.bytes), &OpenOptions::default()).unwrap();
     let requests: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
     let device = 8 << 20;
-    let wanted = [request(0, Kind::Write, device, 4096, 4096), request(2, Kind::Flush, device, 0, 0)];
+    let wanted = [request(0, IoKind::Write, device, 4096, 4096), request(2, IoKind::Flush, device, 0, 0)];
     assert_eq!((reader.format(), &requests[..]), (named("blktrace"), &wanted[..]));
     assert_eq!(reader.counts().ignored["another action of a request"], 1);
     for (cut, message) in [(47, "inside an event"), (97, "inside the payload")] {
@@ -152,9 +155,9 @@ fn objects_of_cache_traces_get_room_in_the_order_of_first_appearance() {
     }
     let path = file(&folder, "x.oracleGeneral.bin", &bytes);
     let wanted = vec![
-        request(0, Kind::Write, 0, 0, 100),
-        request(1_000_000, Kind::Write, 0, 4096, 5000),
-        request(2_000_000, Kind::Write, 0, 0, 100),
+        request(0, IoKind::Write, 0, 0, 100),
+        request(1_000_000, IoKind::Write, 0, 4096, 5000),
+        request(2_000_000, IoKind::Write, 0, 0, 100),
     ];
     assert_eq!(read(&path, &OpenOptions::default()).unwrap(), (named("oracle-general"), wanted.clone()));
     let csv = file(&folder, "x.csv", b"time,obj_id,obj_size,op\n1,77,100,set\n2,5,5000,set\n3,77,100,set\n");
@@ -171,7 +174,7 @@ fn columns_can_be_named() {
     let options = OpenOptions { csv: Some(CsvLayout::from_toml(layout).unwrap()), ..OpenOptions::default() };
     let folder = tempfile::tempdir().unwrap();
     let path = file(&folder, "t.csv", b"what;when;kb;sector\r\nput;5;4;8\r\nread;6.5;1;2");
-    let wanted = vec![request(0, Kind::Write, 0, 4096, 4096), request(1500, Kind::Read, 0, 1024, 1024)];
+    let wanted = vec![request(0, IoKind::Write, 0, 4096, 4096), request(1500, IoKind::Read, 0, 1024, 1024)];
     assert_eq!(read(&path, &options).unwrap(), (Format::CSV, wanted));
     let missing = CsvLayout::from_toml("header = true\noffset = 'lba'").unwrap();
     let error = read(&path, &OpenOptions { csv: Some(missing), ..OpenOptions::default() }).unwrap_err();
@@ -303,7 +306,7 @@ fn an_unfinished_trace_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.mgt");
     let mut writer = TraceWriter::create(&path, Format::MGT).unwrap();
-    writer.write(&request(0, Kind::Write, 0, 0, 4096)).unwrap();
+    writer.write(&request(0, IoKind::Write, 0, 0, 4096)).unwrap();
     drop(writer);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     assert!(matches!(TraceWriter::create(&path, named("spc")), Err(TraceError::NotWritable { .. })));
@@ -321,7 +324,7 @@ fn info_counts_pages_rewrites_and_skew() {
     assert_eq!((info.rewrites, info.aligned, info.hottest[1]), (10.0, 1.0, 0.91));
 }
 
-fn requests(kinds: &'static [Kind]) -> impl Strategy<Value = Vec<Request>> {
+fn requests(kinds: &'static [IoKind]) -> impl Strategy<Value = Vec<Request>> {
     let one = (0u64..1 << 40, prop::sample::select(kinds), 0u32..3, 0u64..1 << 45, 1u64..1 << 30);
     prop::collection::vec(one, 1..60).prop_map(|steps| {
         let mut time_us = 0;
@@ -332,14 +335,14 @@ fn requests(kinds: &'static [Kind]) -> impl Strategy<Value = Vec<Request>> {
             .map(|(number, (gap, kind, device, offset_bytes, len))| {
                 // The first request defines time 0.
                 time_us += if number == 0 { 0 } else { gap.abs_diff(first) % (1 << 30) * 1000 };
-                let (offset_bytes, len_bytes) = if kind == Kind::Flush { (0, 0) } else { (offset_bytes, len) };
+                let (offset_bytes, len_bytes) = if kind == IoKind::Flush { (0, 0) } else { (offset_bytes, len) };
                 Request { time_us, kind, device, offset_bytes, len_bytes }
             })
             .collect()
     })
 }
 
-const ALL: &[Kind] = &[Kind::Read, Kind::Write, Kind::Trim, Kind::Flush];
+const ALL: &[IoKind] = &[IoKind::Read, IoKind::Write, IoKind::Trim, IoKind::Flush];
 
 fn round_trip(format: Format, name: &str, requests: &[Request]) -> Vec<Request> {
     let folder = tempfile::tempdir().unwrap();
@@ -371,7 +374,7 @@ proptest! {
     }
 
     #[test]
-    fn csv_traces_come_back_as_they_were(requests in requests(&[Kind::Read, Kind::Write, Kind::Trim])) {
+    fn csv_traces_come_back_as_they_were(requests in requests(&[IoKind::Read, IoKind::Write, IoKind::Trim])) {
         prop_assert_eq!(round_trip(Format::CSV, "t.csv.zst", &requests), requests);
     }
 
@@ -381,7 +384,7 @@ proptest! {
     }
 
     #[test]
-    fn msr_traces_come_back_with_devices_renumbered(requests in requests(&[Kind::Read, Kind::Write])) {
+    fn msr_traces_come_back_with_devices_renumbered(requests in requests(&[IoKind::Read, IoKind::Write])) {
         prop_assert_eq!(round_trip(named("msr"), "t.csv", &requests), renumbered(&requests));
     }
 

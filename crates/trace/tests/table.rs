@@ -1,7 +1,7 @@
 //! What every format of the table has to keep, on the example in its row. A new format is tested here without a line
 //! of code.
 
-use margay_trace::{BadLines, Format, Kind, OpenOptions, Request, TraceError, TraceReader, TraceWriter, open};
+use margay_trace::{BadLines, Format, IoKind, OpenOptions, Request, TraceError, TraceReader, TraceWriter, open};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -39,7 +39,7 @@ fn every_row_says_what_it_is_under_a_name_of_its_own() {
         assert!(!format.summary().is_empty() && !format.source().is_empty(), "{name}");
         assert!(format.detected_by().starts_with("the first") || format.detected_by().starts_with("a file name"));
         if let Some(writer) = format.writer() {
-            assert!(writer.kinds.contains(&Kind::Write) && writer.time_unit_us > 0, "{name}");
+            assert!(writer.kinds.contains(&IoKind::Write) && writer.time_unit_us > 0, "{name}");
         }
     }
 }
@@ -181,11 +181,11 @@ proptest! {
         steps in prop::collection::vec((0u64..1 << 40, 0usize..4, 0u32..3, 0u64..1 << 45, 1u64..1 << 30), 0..60),
         extension in prop::sample::select(vec!["", ".gz", ".zst"]),
     ) {
-        let mut requests = vec![Request { time_us: 0, kind: Kind::Write, device: 2, offset_bytes: 0, len_bytes: 512 }];
+        let mut requests = vec![Request { time_us: 0, kind: IoKind::Write, device: 2, offset_bytes: 0, len_bytes: 512 }];
         for (gap_us, kind, device, offset_bytes, len) in steps {
-            let kind = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush][kind];
+            let kind = [IoKind::Read, IoKind::Write, IoKind::Trim, IoKind::Flush][kind];
             let time_us = requests.last().map_or(0, |request| request.time_us) + gap_us;
-            let (offset_bytes, len_bytes) = if kind == Kind::Flush { (0, 0) } else { (offset_bytes, len) };
+            let (offset_bytes, len_bytes) = if kind == IoKind::Flush { (0, 0) } else { (offset_bytes, len) };
             requests.push(Request { time_us, kind, device, offset_bytes, len_bytes });
         }
         for format in Format::ALL.iter().filter(|format| format.writer().is_some()) {

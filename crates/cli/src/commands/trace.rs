@@ -23,7 +23,7 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
                 let text = match open_any(file, &options, VmHeader::DEFAULT)? {
                     AnyTrace::References(reader) => references_info(reader, json)?,
                     AnyTrace::Requests(reader) => {
-                        let info = info(reader, page_bytes)?;
+                        let info = info(*reader, page_bytes)?;
                         if json { to_json(&info)? } else { report::trace_info(&file.display().to_string(), &info) }
                     }
                 };
@@ -36,7 +36,7 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
             let reader = if to.to_string_lossy().trim_end_matches(".zst").ends_with(".vmt") {
                 match open_any(&from, &options, VmHeader::DEFAULT)? {
                     AnyTrace::References(reader) => return convert_references(reader, &to, force.existing()),
-                    AnyTrace::Requests(reader) => reader,
+                    AnyTrace::Requests(reader) => *reader,
                 }
             } else {
                 open(&from, &options)?
@@ -71,7 +71,7 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
                     }
                     return crate::output::print_bytes(text.as_bytes());
                 }
-                AnyTrace::Requests(reader) => reader,
+                AnyTrace::Requests(reader) => *reader,
             };
             let mut text =
                 format!("{:>14} {:>6} {:>6} {:>18} {:>10}\n", "time us", "kind", "device", "offset bytes", "bytes");

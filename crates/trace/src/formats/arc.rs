@@ -1,4 +1,4 @@
-use crate::Kind;
+use crate::IoKind;
 use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
 use crate::lines::Sample;
 use crate::text::{Columns, integer, words};
@@ -33,6 +33,6 @@ impl LineReader for Arc {
         columns.text("ignored number")?;
         columns.whole("request number")?;
         columns.end()?;
-        Ok(Entry::request(0, Kind::Write, 0, offset_bytes, len_bytes))
+        Ok(Entry::request(0, IoKind::Write, 0, offset_bytes, len_bytes))
     }
 }

@@ -1,4 +1,4 @@
-use crate::Kind;
+use crate::IoKind;
 use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
 use crate::lines::Sample;
 use crate::text::{Columns, words};
@@ -34,7 +34,7 @@ impl LineReader for FiveWords {
         let mut columns = Columns::<b' '>::exactly(line, 5);
         let (time_ns, device) = (columns.time(self.unit_ns)?, columns.small("device")?);
         let (offset_bytes, len_bytes) = (columns.sectors("sector")?, columns.sectors("number of sectors")?);
-        let kind = if columns.whole("type")? & 1 == 1 { Kind::Read } else { Kind::Write };
+        let kind = if columns.whole("type")? & 1 == 1 { IoKind::Read } else { IoKind::Write };
         columns.end()?;
         Ok(Entry::request(time_ns, kind, device, offset_bytes, len_bytes))
     }

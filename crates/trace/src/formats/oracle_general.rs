@@ -1,4 +1,4 @@
-use crate::Kind;
+use crate::IoKind;
 use crate::format::{Detection, Entry, Example, Reader, RecordReader, Row, Stream};
 use crate::hash::FastMap;
 use crate::records::read_up_to;
@@ -59,6 +59,6 @@ impl RecordReader for OracleGeneral {
             }
         };
         let time_ns = u128::from(u32_at(0)) * 1_000_000_000;
-        Ok(Some(Ok(Entry::request(time_ns, Kind::Write, 0, offset_bytes, len_bytes))))
+        Ok(Some(Ok(Entry::request(time_ns, IoKind::Write, 0, offset_bytes, len_bytes))))
     }
 }

@@ -1,7 +1,7 @@
 use crate::disk::{MeasuredDisk, build_disk, fill, run_ops};
 use crate::experiment::{AddressChoice, Capacity, Experiment, Source};
 use crate::ops::{Ops, TraceFacts, read_trace};
-use crate::result::{Outcome, Row, SCHEMA_VERSION, Sample};
+use crate::result::{Outcome, ResultRow, SCHEMA_VERSION, Sample};
 use crate::{Forecast, LabError, Wear, WorkMeter};
 use margay_log::Counters;
 use std::time::Instant;
@@ -296,7 +296,7 @@ impl Finish<'_> {
         let victim_utilization = victim_pages as f64 / (victims.max(1) as f64 * f64::from(segments.data_pages));
         let usable = &segments.erases[experiment.reserved_segments as usize..];
         let trace = self.prepared.trace.as_ref();
-        let mut row = Row {
+        let mut row = ResultRow {
             schema_version: SCHEMA_VERSION,
             margay_version: env!("CARGO_PKG_VERSION").into(),
             seed: experiment.seed,

@@ -1,4 +1,4 @@
-//! What a format has to say of itself: one [`Row`] each. The table of rows is in `formats`.
+//! What a format has to say of itself: one [`FormatRow`] each. The table of rows is in `formats`.
 
 use crate::layout::CsvLayout;
 use crate::lines::Sample;
@@ -13,7 +13,7 @@ pub(crate) use crate::compress::Stream;
 
 /// One row of the table of formats: everything that margay knows of a format. A row without a reader does not
 /// compile.
-pub(crate) struct Row {
+pub(crate) struct FormatRow {
     /// Name on the command line and in results.
     pub name: &'static str,
     /// Layout of a line or record, with units.
@@ -175,7 +175,7 @@ pub struct Example {
 /// # Ok::<(), margay_trace::TraceError>(())
 /// ```
 #[derive(Clone, Copy)]
-pub struct Format(pub(crate) &'static Row);
+pub struct Format(pub(crate) &'static FormatRow);
 
 impl Format {
     /// The name that is written on the command line and in results.

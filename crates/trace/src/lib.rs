@@ -34,7 +34,7 @@ pub use layout::{Column, CsvLayout, TimeUnit};
 pub use lines::MAX_LINE_BYTES;
 pub use new_file::{Existing, NewFile};
 pub use pages::PageTable;
-pub use reader::{AnyTrace, BadLines, Counts, OpenOptions, TraceReader, open, open_any};
+pub use reader::{AnyTrace, BadLines, Counts, ReadOptions, TraceReader, open, open_any};
 pub use writer::{TraceWriter, convert};
 
 /// What a request does.

@@ -25,7 +25,7 @@ pub enum BadLines {
 
 /// How to read a trace.
 #[derive(Clone, Debug, Default)]
-pub struct OpenOptions {
+pub struct ReadOptions {
     /// The format; detected if it is not given.
     pub format: Option<Format>,
     /// What to do with a bad line.
@@ -97,13 +97,13 @@ impl std::fmt::Debug for TraceReader {
 /// Opens a trace: an iterator over its requests.
 ///
 /// ```
-/// use margay_trace::{IoKind, OpenOptions, open};
+/// use margay_trace::{IoKind, ReadOptions, open};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("disk.csv");
 /// std::fs::write(&path, "time_us,op,device,offset_bytes,len_bytes\n0,write,0,0,4096\n250,read,0,8192,512\n")?;
 ///
-/// let mut trace = open(&path, &OpenOptions::default())?;
+/// let mut trace = open(&path, &ReadOptions::default())?;
 /// let written: u64 = trace
 ///     .by_ref()
 ///     .map(|request| request.map(|request| if request.kind == IoKind::Write { request.len_bytes } else { 0 }))
@@ -113,7 +113,7 @@ impl std::fmt::Debug for TraceReader {
 /// ```
 ///
 /// `-` is the standard input. The format is detected unless the options name it.
-pub fn open(path: &Path, options: &OpenOptions) -> Result<TraceReader, TraceError> {
+pub fn open(path: &Path, options: &ReadOptions) -> Result<TraceReader, TraceError> {
     TraceReader::new(Input::open(path)?, options)
 }
 
@@ -131,7 +131,7 @@ pub enum AnyTrace {
 ///
 /// # Errors
 /// As those two.
-pub fn open_any(path: &Path, options: &OpenOptions, reduction: VmHeader) -> Result<AnyTrace, TraceError> {
+pub fn open_any(path: &Path, options: &ReadOptions, reduction: VmHeader) -> Result<AnyTrace, TraceError> {
     let input = Input::open(path)?;
     let is_named = options.format.is_some() || options.csv.is_some();
     if !is_named && VmFormat::detect(&input.head).is_some() {
@@ -146,12 +146,12 @@ impl TraceReader {
     pub fn from_stream(
         name: &str,
         stream: impl BufRead + Send + 'static,
-        options: &OpenOptions,
+        options: &ReadOptions,
     ) -> Result<Self, TraceError> {
         Self::new(Input::of_stream(name, stream)?, options)
     }
 
-    pub(crate) fn new(mut input: Input, options: &OpenOptions) -> Result<Self, TraceError> {
+    pub(crate) fn new(mut input: Input, options: &ReadOptions) -> Result<Self, TraceError> {
         if input.head.is_empty() {
             return Err(TraceError::Empty { path: input.path, lines: 0 });
         }

@@ -1,12 +1,12 @@
 //! What every format of the table has to keep, on the example in its row. A new format is tested here without a line
 //! of code.
 
-use margay_trace::{BadLines, Format, IoKind, OpenOptions, Request, TraceError, TraceReader, TraceWriter, open};
+use margay_trace::{BadLines, Format, IoKind, ReadOptions, Request, TraceError, TraceReader, TraceWriter, open};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::io::Cursor;
 
-fn read(name: &str, bytes: &[u8], options: &OpenOptions) -> Result<(Format, Vec<Request>), TraceError> {
+fn read(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<(Format, Vec<Request>), TraceError> {
     let reader = TraceReader::from_stream(name, Cursor::new(bytes.to_vec()), options)?;
     let format = reader.format();
     Ok((format, reader.collect::<Result<_, _>>()?))
@@ -14,13 +14,13 @@ fn read(name: &str, bytes: &[u8], options: &OpenOptions) -> Result<(Format, Vec<
 
 fn read_example(format: Format) -> Vec<Request> {
     let example = format.example();
-    let (found, requests) = read(example.file_name, example.bytes, &OpenOptions::default()).unwrap();
+    let (found, requests) = read(example.file_name, example.bytes, &ReadOptions::default()).unwrap();
     assert_eq!(found, format);
     requests
 }
 
-fn options(format: Format) -> OpenOptions {
-    OpenOptions { format: Some(format), ..OpenOptions::default() }
+fn options(format: Format) -> ReadOptions {
+    ReadOptions { format: Some(format), ..ReadOptions::default() }
 }
 
 /// Whether a format is binary: then its reader stops at the first bad record even if bad lines are to be skipped.
@@ -63,7 +63,7 @@ fn every_example_is_read_compressed() {
         let example = format.example();
         let path = folder.path().join(format!("{}.zst", example.file_name));
         std::fs::write(&path, zstd::encode_all(example.bytes, 1).unwrap()).unwrap();
-        let reader = open(&path, &OpenOptions::default()).unwrap();
+        let reader = open(&path, &ReadOptions::default()).unwrap();
         assert_eq!(reader.format(), *format);
         assert_eq!(reader.map(Result::unwrap).collect::<Vec<_>>(), read_example(*format), "{format}");
     }
@@ -76,14 +76,14 @@ fn a_line_of_garbage_is_an_error_with_its_number_in_every_text_format() {
         let mut bytes = example.bytes.to_vec();
         bytes.extend(b"not; a line of anything\n");
         let line = bytes.iter().filter(|byte| **byte == b'\n').count();
-        for options in [OpenOptions::default(), options(*format)] {
+        for options in [ReadOptions::default(), options(*format)] {
             let error = read(example.file_name, &bytes, &options).unwrap_err().to_string();
             let place = format!("{}:{line}: ", example.file_name);
             // One bad line among few is too many for detection; then the error names the formats.
             let unknown = options.format.is_none() && error.contains("the format is not recognized");
             assert!(unknown || (error.starts_with(&place) && error.contains("not; a line")), "{format}: {error}");
         }
-        let skip = OpenOptions { bad_lines: BadLines::Skip { limit: None }, ..options(*format) };
+        let skip = ReadOptions { bad_lines: BadLines::Skip { limit: None }, ..options(*format) };
         let skipped = read(example.file_name, &bytes, &skip).unwrap().1;
         assert_eq!(skipped.len() as u64, example.requests, "{format}");
     }
@@ -94,7 +94,7 @@ fn a_trace_cut_anywhere_never_panics_and_a_cut_record_is_an_error() {
     for format in Format::ALL {
         let example = format.example();
         for end in 0..example.bytes.len() {
-            for options in [OpenOptions::default(), options(*format)] {
+            for options in [ReadOptions::default(), options(*format)] {
                 let result = read(example.file_name, &example.bytes[..end], &options);
                 if is_binary(*format) && end + 1 == example.bytes.len() {
                     assert!(result.is_err(), "{format}: the last byte is missing");
@@ -111,7 +111,7 @@ fn a_trace_cut_anywhere_never_panics_and_a_cut_record_is_an_error() {
 fn no_example_makes_the_reader_of_another_format_panic() {
     for (of, format) in Format::ALL.iter().flat_map(|of| Format::ALL.iter().map(move |format| (of, format))) {
         for bad_lines in [BadLines::Stop, BadLines::Skip { limit: None }] {
-            let options = OpenOptions { bad_lines, ..options(*format) };
+            let options = ReadOptions { bad_lines, ..options(*format) };
             let requests = read("-", of.example().bytes, &options).map_or(0, |(_, requests)| requests.len());
             assert!(requests <= of.example().bytes.len(), "{of} as {format}");
         }
@@ -122,7 +122,7 @@ fn no_example_makes_the_reader_of_another_format_panic() {
 fn garbage_is_an_error_in_every_format_and_never_taken_for_one() {
     let binary: Vec<u8> = (0..5000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     assert!(binary.contains(&0));
-    let error = read("garbage", &binary, &OpenOptions::default()).unwrap_err().to_string();
+    let error = read("garbage", &binary, &ReadOptions::default()).unwrap_err().to_string();
     assert!(error.contains("it is binary and starts with the first bytes of no known format"), "{error}");
     for format in Format::ALL {
         assert!(read("garbage", &binary, &options(*format)).is_err(), "{format}");
@@ -159,7 +159,7 @@ fn round_trip(format: Format, extension: &str, requests: &[Request]) -> (Vec<Req
     let mut out = TraceWriter::create(&path, format).unwrap();
     requests.iter().for_each(|request| out.write(request).unwrap());
     out.finish().unwrap();
-    let reader = open(&path, &OpenOptions::default()).unwrap();
+    let reader = open(&path, &ReadOptions::default()).unwrap();
     assert_eq!(reader.format(), format);
     let read: Vec<_> = reader.map(Result::unwrap).collect();
     let kept: Vec<_> = requests.iter().filter(|request| writer.kinds.contains(&request.kind)).copied().collect();

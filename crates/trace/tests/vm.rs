@@ -6,7 +6,7 @@ use margay_trace::vm::{
     CaptureOptions, LoadOptions, MAX_PAGES, PageMap, Reference, References, VmFormat, VmHeader, VmReader, VmWriter,
     capture, info,
 };
-use margay_trace::{AnyTrace, Existing, OpenOptions, TraceError, open_any};
+use margay_trace::{AnyTrace, Existing, ReadOptions, TraceError, open_any};
 use proptest::prelude::*;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
@@ -28,7 +28,7 @@ proptest! {
         let path = folder.path().join(if zst { "a.vmt.zst" } else { "a.vmt" });
         let records: Vec<_> = records.into_iter().map(|(page, write)| Reference { page, write }).collect();
         write(&path, &records);
-        let opened = open_any(&path, &OpenOptions::default(), VmHeader::DEFAULT).unwrap();
+        let opened = open_any(&path, &ReadOptions::default(), VmHeader::DEFAULT).unwrap();
         prop_assert!(matches!(opened, AnyTrace::References(_)));
         prop_assert_eq!(read(&path).unwrap(), records);
     }

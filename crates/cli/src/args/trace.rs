@@ -3,7 +3,7 @@
 use super::ForceArg;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
-use margay_trace::{BadLines, CsvLayout, Format, OpenOptions};
+use margay_trace::{BadLines, CsvLayout, Format, ReadOptions};
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub struct ReadingArgs {
 }
 
 impl ReadingArgs {
-    pub fn options(&self) -> Result<OpenOptions, Failure> {
+    pub fn options(&self) -> Result<ReadOptions, Failure> {
         let format = self.trace_format.as_deref().map(str::parse::<Format>).transpose()?;
         let csv = match &self.csv_layout {
             None => None,
@@ -42,7 +42,7 @@ impl ReadingArgs {
         };
         let bad_lines =
             if self.skip_bad_lines { BadLines::Skip { limit: self.bad_line_limit } } else { BadLines::Stop };
-        Ok(OpenOptions { format, bad_lines, csv, devices: self.trace_device.clone() })
+        Ok(ReadOptions { format, bad_lines, csv, devices: self.trace_device.clone() })
     }
 }
 

@@ -1,9 +1,9 @@
 use crate::IoKind;
-use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, Reader};
 use crate::lines::Sample;
 use crate::text::{Columns, integer, words};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "arc",
     summary: ".lis: start (512 B) sectors ignored request: each a write of the sectors, without times",
     source: "Megiddo and Modha, ARC, FAST 2003",

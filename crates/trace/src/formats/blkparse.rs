@@ -1,8 +1,8 @@
 use crate::IoKind;
-use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, Reader};
 use crate::text::{Columns, DeviceNames, words};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "blkparse",
     summary: "device cpu seq time (s) pid action RWBS sector + sectors; one action is counted (Q, else D, else C)",
     source: "blkparse(1); also the line per event of block-layer tracers: pid action op offset bytes time latency sync",

@@ -1,9 +1,9 @@
 use crate::IoKind;
-use crate::format::{Detection, Entry, Example, Reader, RecordReader, Row, Stream};
+use crate::format::{Detection, Entry, Example, FormatRow, Reader, RecordReader, Stream};
 use crate::records::read_up_to;
 use std::io::{self, Read};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "blktrace",
     summary: "blktrace, binary, little endian: events of 48 bytes and their payload; the queuing of requests is counted",
     source: "Linux, include/uapi/linux/blktrace_api.h, version 7; merge the files of several CPUs with blkparse -d",

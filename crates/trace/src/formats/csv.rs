@@ -1,4 +1,6 @@
-use crate::format::{Detection, Entry, Example, LineReader, LineWriter, Opening, Reader, Row, Writer, WriterForm};
+use crate::format::{
+    Detection, Entry, Example, FormatRow, LineReader, LineWriter, Opening, Reader, Writer, WriterForm,
+};
 use crate::hash::FastMap;
 use crate::layout::{Column, CsvLayout};
 use crate::lines::full_lines;
@@ -8,7 +10,7 @@ use memchr::memchr_iter;
 use std::io::{self, Write};
 use xxhash_rust::xxh3::xxh3_128;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "csv",
     summary: "columns by name or number, by a layout in TOML (--csv-layout); some layouts are recognized",
     source: "margay",

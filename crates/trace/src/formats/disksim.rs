@@ -1,9 +1,9 @@
 use crate::IoKind;
-use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, Reader};
 use crate::lines::Sample;
 use crate::text::{Columns, words};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "disksim",
     summary: "time (ms, with a point) device sector (512 B) sectors flags (bit 0: 0 write, 1 read)",
     source: "DiskSim 4.0 reference manual, ASCII traces",

@@ -1,10 +1,10 @@
-use crate::format::{Detection, Entry, Example, LineReader, LineWriter, Reader, Row, Writer, WriterForm};
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, LineWriter, Reader, Writer, WriterForm};
 use crate::text::{Columns, DeviceNames};
 use crate::{IoKind, Request};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "fio",
     summary: "fio version 2 or 3 iolog: [timestamp (ms)] file action offset length (bytes)",
     source: "fio manual, trace file formats v2 and v3",

@@ -1,9 +1,9 @@
 use crate::IoKind;
-use crate::format::{Detection, Entry, Example, Reader, RecordReader, Row, Stream};
+use crate::format::{Detection, Entry, Example, FormatRow, Reader, RecordReader, Stream};
 use crate::records::read_up_to;
 use std::io;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "hp-srt",
     summary: "HP SRT 1.3, binary: text header, then records of 56 bytes",
     source: "HP Labs; layout read off a real week that is also there as CSV",

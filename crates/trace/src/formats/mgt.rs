@@ -6,7 +6,7 @@
 //! and the xxh3 of all their bytes, each as u64 little endian.
 
 use crate::format::{
-    Detection, Entry, Example, Reader, RecordReader, RecordWriter, Records, Row, Stream, Writer, WriterForm,
+    Detection, Entry, Example, FormatRow, Reader, RecordReader, RecordWriter, Records, Stream, Writer, WriterForm,
 };
 use crate::records::read_up_to;
 use crate::writer::OutputFile;
@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use xxhash_rust::xxh3::Xxh3;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "mgt",
     summary: "margay's own: delta-coded records in zstd with a checksum",
     source: "margay",

@@ -1,9 +1,9 @@
-use crate::format::{Detection, Entry, Example, LineReader, LineWriter, Reader, Row, Writer, WriterForm};
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, LineWriter, Reader, Writer, WriterForm};
 use crate::text::{Columns, DeviceNames};
 use crate::{IoKind, Request};
 use std::io::{self, Write};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "msr",
     summary: "Timestamp (100 ns),Hostname,Disk,Type (Read, Write),Offset (bytes),Size (bytes),ResponseTime",
     source: "Narayanan et al., Write Off-Loading, FAST 2008; SNIA IOTTA, MSR Cambridge",

@@ -1,11 +1,11 @@
 use crate::IoKind;
-use crate::format::{Detection, Entry, Example, Reader, RecordReader, Row, Stream};
+use crate::format::{Detection, Entry, Example, FormatRow, Reader, RecordReader, Stream};
 use crate::hash::FastMap;
 use crate::records::read_up_to;
 use crate::text::insert_object;
 use std::io;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "oracle-general",
     summary: "24-byte records: time u32 (s), object u64, size u32, next access i64: each a write of the object",
     source: "libCacheSim, oracleGeneral traces",

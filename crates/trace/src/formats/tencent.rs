@@ -1,8 +1,8 @@
 use crate::IoKind;
-use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, Reader};
 use crate::text::Columns;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "tencent",
     summary: "timestamp (s),offset (512 B),size (512 B),type (0 read, 1 write),volume",
     source: "Zhang et al., OSCA, USENIX ATC 2020; SNIA IOTTA",

@@ -1,13 +1,13 @@
 //! VMT1, margay's compact format of page references. The layout is in the module's documentation.
 
-use super::format::{Opened, ReferenceReader, Row};
+use super::format::{Opened, ReferenceReader, VmFormatRow};
 use super::{HEADER_BYTES, MAGIC, Reference, VmHeader};
 use crate::Example;
 use crate::format::Stream;
 use crate::records::read_up_to;
 use std::io::{self, BufRead};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: VmFormatRow = VmFormatRow {
     name: "vmt",
     summary: "VMT1, binary: 16-byte header, then LEB128 differences of page numbers with a bit for a write",
     source: "margay",

@@ -69,13 +69,6 @@ pub struct TraceInfo {
     pub warnings: Vec<String>,
 }
 
-/// The memory of this machine in bytes, if the system tells it.
-pub fn host_memory_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
-}
-
 /// Devices of a trace.
 const MAX_DEVICES: usize = 1 << 16;
 

@@ -1,6 +1,7 @@
 use crate::format::{LineWriter, RecordWriter, Writer, WriterForm};
 use crate::reader::{Counts, TraceReader};
-use crate::{Existing, Format, NewFile, Request, TraceError};
+use crate::{Format, Request, TraceError};
+use margay_host::{Existing, NewFile};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 

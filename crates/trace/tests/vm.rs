@@ -2,11 +2,12 @@
 
 mod skip;
 
+use margay_host::Existing;
 use margay_trace::vm::{
     CaptureOptions, LoadOptions, MAX_PAGES, PageMap, Reference, References, VmFormat, VmHeader, VmReader, VmWriter,
     capture, info,
 };
-use margay_trace::{AnyTrace, Existing, ReadOptions, TraceError, open_any};
+use margay_trace::{AnyTrace, ReadOptions, TraceError, open_any};
 use proptest::prelude::*;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;

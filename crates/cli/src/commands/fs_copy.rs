@@ -4,7 +4,7 @@ use super::files::{Files, at, changing, opened, parent_of, resolve};
 use super::repair::text_of;
 use crate::failure::Failure;
 use margay_fs::{FsError, Kind, NewObject, RenameFlags, Time};
-use margay_trace::{Existing, NewFile};
+use margay_host::{Existing, NewFile};
 use margay_volume::{Part, note_range, read_parts};
 use std::io::{Read, Write};
 use std::ops::Range;

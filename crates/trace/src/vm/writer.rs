@@ -1,5 +1,6 @@
 use super::{Reference, VmHeader};
-use crate::{Existing, NewFile, TraceError};
+use crate::TraceError;
+use margay_host::{Existing, NewFile};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 

@@ -13,9 +13,7 @@ use margay_log::LogError;
 /// and data are then as before the step or as it was to make them.
 pub fn file_troubles(chip: Chip, allocator: AllocatorSpec, seed: u64, len: usize, stride: u64, tries: u64) -> Tally {
     let trial = Trial { setup: Setup::new(chip, allocator), seed, len };
-    let mut tally = trouble(&trial, Troubles { seed, stride, tries }, false);
-    tally.merge(trouble(&trial, Troubles { seed, stride, tries }, true));
-    tally
+    trouble(&trial, Troubles { seed, stride, tries })
 }
 
 fn refused(error: FsError) -> Refusal {

@@ -20,8 +20,22 @@ pub struct VmInfo {
     pub written_pages: u64,
 }
 
-/// Reads a trace of page references to its end. It is an error if the trace is damaged or touches more than
-/// [`MAX_PAGES`]; memory grows with the pages up to that bound.
+/// Reads a trace of page references to its end.
+///
+/// ```
+/// use margay_trace::vm::{VmHeader, VmReader, info};
+///
+/// let lackey = "==7== Lackey, an example Valgrind tool\n S 1ffefffff,1\n L 04001000,8\n";
+/// let mut reader = VmReader::from_stream("lackey.txt", lackey.as_bytes(), VmHeader::DEFAULT)?;
+/// let facts = info(&mut reader)?;
+/// assert_eq!((facts.records, facts.writes, facts.pages), (2, 1, 2));
+/// # Ok::<(), margay_trace::TraceError>(())
+/// ```
+///
+/// Memory grows with the pages up to [`MAX_PAGES`].
+///
+/// # Errors
+/// The trace is damaged or touches more pages than that.
 pub fn info(reader: &mut VmReader) -> Result<VmInfo, TraceError> {
     let mut is_written: HashMap<u64, bool> = HashMap::new();
     let mut writes = 0;

@@ -47,6 +47,22 @@ proptest! {
     }
 }
 
+#[test]
+fn a_page_number_that_the_format_has_no_room_for_is_an_error_and_not_another_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vmt");
+    let mut writer = VmWriter::create(&path, VmHeader::DEFAULT).unwrap();
+    let last = Reference { page: (1 << 61) - 1, write: true };
+    writer.write(last).unwrap();
+    for page in [1 << 61, 1 << 62, u64::MAX] {
+        let error = writer.write(Reference { page, write: false }).unwrap_err().to_string();
+        assert!(error.contains("a.vmt") && error.contains("of record 2 is not below 2^61"), "{error}");
+    }
+    writer.write(Reference { page: 0, write: false }).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(read(&path).unwrap(), [last, Reference { page: 0, write: false }]);
+}
+
 const LACKEY: &str = "==7== Lackey, an example Valgrind tool\nI  04001000,3\n L 1ffeffe7e,2\n S 1ffefffff,2\n M 04001000,8\nI  04001003,3\n";
 
 #[test]

@@ -84,7 +84,8 @@ pub fn size_from_trace(experiment: &mut Experiment) -> Result<Prepared, LabError
     };
     let data_pages = f64::from(pages) / share.clamp(0.01, 1.0);
     let held = experiment.reserved_segments;
-    experiment.device.segments = (data_pages / f64::from(per_segment)).ceil().max(2.0) as u32 + held;
+    let segments = (data_pages / f64::from(per_segment)).ceil().max(2.0) as u32;
+    experiment.device.segments = segments.saturating_add(held);
     // With a small footprint the free and the open segments need more room than utilization leaves.
     let config = experiment.config();
     while config.limit_pages(&experiment.device.geometry()?, 8).map_or(true, |limit| limit < pages) {

@@ -42,6 +42,22 @@ pub struct DiskRepair<F> {
 /// Copies a disk, page by page, to another device of the same shape, which is formatted as the first was, but for erase
 /// counts. All that is on the second is lost.
 ///
+/// ```
+/// use margay_media::RamFlash;
+/// use margay_volume::flash::Geometry;
+/// use margay_volume::{Disk, FormatOptions, Hint, repair_disk};
+///
+/// let blank = RamFlash::new(Geometry::new(64, 32, 2048)?.with_spare(64));
+/// let mut chip = blank.clone();
+/// let mut disk = Disk::format(&mut chip, &FormatOptions::default())?;
+/// disk.write(7, &[1; 2048], Hint::None, 0)?;
+/// disk.flush()?;
+/// drop(disk);
+/// let repaired = repair_disk(&mut chip, blank)?;
+/// assert!(repaired.lost_pages.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// The first device holds no disk that can be opened; the second is too small or fails.
 pub fn repair_disk<F: Flash, T: Flash>(mut from: F, to: T) -> Result<DiskRepair<T>, VolumeError> {

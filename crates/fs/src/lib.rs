@@ -59,7 +59,7 @@ pub use error::FsError;
 pub use index::ROOT;
 pub use mount::{FoundFs, FsMountError, find, owners};
 pub use names::{Change, Named, NewObject, RenameFlags};
-pub use node::{Attributes, Kind, Time};
+pub use node::{Attributes, ObjectKind, Time};
 
 use alloc::boxed::Box;
 use alloc::{vec, vec::Vec};
@@ -173,7 +173,7 @@ impl<D: Store> Fs<D> {
     }
 
     fn make_root(&mut self, mode: u16) -> Result<(), FsError> {
-        let node = Node::new(Kind::Directory, mode, 0, 0, ROOT, b"", self.time);
+        let node = Node::new(ObjectKind::Directory, mode, 0, 0, ROOT, b"", self.time);
         let root = self.index.add(node).expect("there is room for the first object");
         debug_assert_eq!(root, ROOT);
         self.log.placement_mut().file_created(root);

@@ -10,7 +10,7 @@ use alloc::{vec, vec::Vec};
 use core::ops::Range;
 use margay_flash::{Flash, Lpn};
 use margay_format::{Formatted, Store, Superblock};
-use margay_fs::{Attributes, Change, Fs, FsError, Kind, NewObject, Problem, ROOT, Time};
+use margay_fs::{Attributes, Change, Fs, FsError, NewObject, ObjectKind, Problem, ROOT, Time};
 use margay_log::Hint;
 
 /// The options of a superblock that disks and file systems have alike.
@@ -167,7 +167,7 @@ impl<F: Flash, T: Flash> Copy<'_, F, T> {
             for (name, attributes) in names {
                 let path = [&path[..], b"/", &name].concat();
                 let object = self.one(copy, &name, &attributes, &path)?;
-                if attributes.kind == Kind::Directory {
+                if attributes.kind == ObjectKind::Directory {
                     folders.push((attributes.object, object, path));
                 }
             }
@@ -188,10 +188,10 @@ impl<F: Flash, T: Flash> Copy<'_, F, T> {
         let target = self.from.read_link(found.object).map_or_else(|_| Vec::new(), <[u8]>::to_owned);
         let Attributes { kind, mode, uid, gid, rdev, .. } = *found;
         let object = self.to.create(folder, name, &NewObject { kind, mode, uid, gid, rdev, target: &target })?.object;
-        if kind == Kind::Directory {
+        if kind == ObjectKind::Directory {
             return Ok(object);
         }
-        if kind == Kind::File {
+        if kind == ObjectKind::File {
             self.content(found, object, path)?;
         }
         self.describe(found, object)?;

@@ -223,6 +223,18 @@ fn a_trace_from_the_standard_input_is_read_from_its_first_byte_on() {
 }
 
 #[test]
+fn the_head_of_a_trace_shows_what_is_before_a_bad_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let header = "time_us,op,device,offset_bytes,len_bytes\n";
+    std::fs::write(&path, format!("{header}0,write,0,4096,512\n7,read,0,0,512\nx,read,0,0,512\n")).unwrap();
+    let output = margay(&["trace", "head", &path.display().to_string()]);
+    let (shown, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), shown.lines().count()), (Some(3), 3), "{shown}{error}");
+    assert!(error.contains("t.csv:4"), "{error}");
+}
+
+#[test]
 fn wrong_names_and_impossible_values_are_told_with_what_would_be_right() {
     let card = |args: &[&'static str]| [&["replay", "random,writes=100"], CARD, args].concat();
     fails(&["replay"], 2, "no source");

@@ -1,11 +1,11 @@
 use super::progress::interrupt_flag;
 use crate::args::TraceCommand;
 use crate::failure::Failure;
-use crate::output::{check_new, report};
+use crate::output::{check_new, print_bytes, report};
 use indicatif::ProgressBar;
 use margay_host::Existing;
-use margay_trace::vm::{self, CaptureOptions, VmHeader, VmReader, VmWriter, capture};
-use margay_trace::{AnyTrace, Format, TraceWriter, convert, info, open, open_any};
+use margay_trace::vm::{self, CaptureOptions, Reference, VmHeader, VmReader, VmWriter, capture};
+use margay_trace::{AnyTrace, Format, Request, TraceError, TraceWriter, convert, info, open, open_any};
 use serde::Serialize;
 use serde_json::json;
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
                         if json { to_json(&info)? } else { report::trace_info(&file.display().to_string(), &info) }
                     }
                 };
-                crate::output::print_bytes(text.as_bytes())?;
+                print_bytes(text.as_bytes())?;
             }
             Ok(())
         }
@@ -62,31 +62,49 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
         }
         TraceCommand::Head { file, count, reading } => {
             let count = usize::try_from(count).unwrap_or(usize::MAX);
-            let mut reader = match open_any(&file, &reading.options()?, VmHeader::DEFAULT)? {
+            match open_any(&file, &reading.options()?, VmHeader::DEFAULT)? {
                 AnyTrace::References(reader) => {
-                    let mut text = format!("{:>16} {:>6}\n", "page", "kind");
-                    for reference in reader.take(count) {
-                        let reference = reference?;
-                        let kind = if reference.write { "write" } else { "read" };
-                        text += &format!("{:>16x} {kind:>6}\n", reference.page);
-                    }
-                    return crate::output::print_bytes(text.as_bytes());
+                    let line = |Reference { page, write }| {
+                        format!("{page:>16x} {:>6}\n", if write { "write" } else { "read" })
+                    };
+                    print_lines(
+                        format!("{:>16} {:>6}\n", "page", "kind"),
+                        reader.take(count).map(|reference| reference.map(line)),
+                    )
                 }
-                AnyTrace::Requests(reader) => *reader,
-            };
-            let mut text =
-                format!("{:>14} {:>6} {:>6} {:>18} {:>10}\n", "time us", "kind", "device", "offset bytes", "bytes");
-            for request in reader.by_ref().take(count) {
-                let r = request?;
-                let kind = format!("{:?}", r.kind).to_lowercase();
-                text += &format!(
-                    "{:>14} {kind:>6} {:>6} {:>18} {:>10}\n",
-                    r.time_us, r.device, r.offset_bytes, r.len_bytes
-                );
+                AnyTrace::Requests(reader) => {
+                    let line = |Request { time_us, kind, device, offset_bytes, len_bytes }| {
+                        let kind = format!("{kind:?}").to_lowercase();
+                        format!("{time_us:>14} {kind:>6} {device:>6} {offset_bytes:>18} {len_bytes:>10}\n")
+                    };
+                    let [time, kind, device, offset, bytes] = ["time us", "kind", "device", "offset bytes", "bytes"];
+                    print_lines(
+                        format!("{time:>14} {kind:>6} {device:>6} {offset:>18} {bytes:>10}\n"),
+                        reader.take(count).map(|request| request.map(line)),
+                    )
+                }
             }
-            crate::output::print_bytes(text.as_bytes())
         }
     }
+}
+
+/// Prints lines as they are read: there may be more than memory holds, and those before a bad one are shown.
+fn print_lines(heading: String, lines: impl Iterator<Item = Result<String, TraceError>>) -> Result<(), Failure> {
+    let mut text = heading;
+    for line in lines {
+        match line {
+            Ok(line) => text += &line,
+            Err(error) => {
+                print_bytes(text.as_bytes())?;
+                return Err(error.into());
+            }
+        }
+        if text.len() > 1 << 16 {
+            print_bytes(text.as_bytes())?;
+            text.clear();
+        }
+    }
+    print_bytes(text.as_bytes())
 }
 
 fn to_json(value: &impl Serialize) -> Result<String, Failure> {

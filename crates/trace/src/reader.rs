@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::path::Path;
 
-/// What to do with a bad line. A line longer than [`MAX_LINE_BYTES`] and a bad record of a binary format are always
-/// errors.
+/// What to do with a bad line. A line longer than [`MAX_LINE_BYTES`](crate::MAX_LINE_BYTES) and a bad record of a binary
+/// format are always errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BadLines {
     /// Stop with an error.

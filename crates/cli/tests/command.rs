@@ -220,6 +220,12 @@ fn a_trace_from_the_standard_input_is_read_from_its_first_byte_on() {
     }
     let sample = std::fs::read(root().join("samples/sort.vmt.zst")).unwrap();
     assert!(piped(&["trace", "info", "-"], &sample).contains("page references"));
+    let replay = |trace: &'static str| ["vm", "replay", trace, "--cache", "1M", "-s", "du-gc", "-q", "-f", "json"];
+    let row = |json: String| -> serde_json::Value { serde_json::from_str(&json).unwrap() };
+    let (of_pipe, of_file) = (row(piped(&replay("-"), &sample)), row(works(&replay("samples/sort.vmt.zst"))));
+    for key in ["erases", "trace_xxh3"] {
+        assert!(!of_file[key].is_null() && of_pipe[key] == of_file[key], "{key}: {of_pipe} {of_file}");
+    }
 }
 
 #[test]

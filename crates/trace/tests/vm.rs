@@ -7,7 +7,7 @@ use margay_trace::vm::{
     CaptureOptions, LoadOptions, MAX_PAGES, PageMap, Reference, References, VmFormat, VmHeader, VmReader, VmWriter,
     capture, info,
 };
-use margay_trace::{AnyTrace, ReadOptions, TraceError, open_any};
+use margay_trace::{AnyTrace, ReadOptions, TraceError, hash_file, open_any};
 use proptest::prelude::*;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
@@ -193,6 +193,21 @@ fn a_small_file_that_touches_too_many_pages_is_an_error_at_the_bound() {
     assert!(error.contains(&place), "{error}");
     let options = LoadOptions { page_shift: 11, chunk_pages: 0, map: PageMap::Chunks, only_written: false };
     assert!(References::load(&path, &options).unwrap_err().to_string().contains("chunks of 0 pages"));
+}
+
+#[test]
+fn chunks_larger_than_any_trace_are_an_error_and_take_no_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vmt");
+    write(&path, &[Reference { page: 1 << 40, write: true }]);
+    let load = |chunk_pages| {
+        let options = LoadOptions { page_shift: 11, chunk_pages, map: PageMap::Chunks, only_written: false };
+        References::load(&path, &options)
+    };
+    assert!(load(u32::MAX).unwrap_err().to_string().contains("chunks of 4294967295 pages; the max is 16777216"));
+    let largest = load(1 << 24).unwrap();
+    assert_eq!((largest.pages(), largest.len()), (1 << 24, 1));
+    assert_eq!(largest.file_hash(), hash_file(&path).unwrap());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::references::too_many_pages;
 use super::{MAX_PAGES, VmFormat, VmHeader, VmReader};
 use crate::TraceError;
-use std::collections::HashMap;
+use crate::hash::FastMap;
 
 /// Statistics of a trace of page references.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub struct VmInfo {
 /// # Errors
 /// The trace is damaged or touches more pages than that.
 pub fn info(reader: &mut VmReader) -> Result<VmInfo, TraceError> {
-    let mut is_written: HashMap<u64, bool> = HashMap::new();
+    let mut is_written: FastMap<u64, bool> = FastMap::default();
     let mut writes = 0;
     while let Some(reference) = reader.next() {
         let reference = reference?;

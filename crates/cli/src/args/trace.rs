@@ -50,7 +50,7 @@ impl ReadingArgs {
 pub enum TraceCommand {
     /// Describe traces: requests, footprint, rewrites, skew, and anything that looks wrong
     Info {
-        /// The traces
+        /// The traces; - is the standard input
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Page size in which footprint and rewrites are counted, in bytes
@@ -64,7 +64,7 @@ pub enum TraceCommand {
     },
     /// Convert a trace to another format
     Convert {
-        /// The trace to read
+        /// The trace to read; - is the standard input
         from: PathBuf,
         /// The trace to write; it is compressed if its name ends in .zst or .gz
         to: PathBuf,
@@ -112,7 +112,7 @@ pub enum TraceCommand {
     },
     /// Print the first requests of a trace
     Head {
-        /// The trace
+        /// The trace; - is the standard input
         file: PathBuf,
         /// How many requests to print
         #[arg(long, short = 'n', default_value_t = 10)]

@@ -1,4 +1,4 @@
-use margay_trace::{BadLines, Format, OpenOptions, TraceReader};
+use margay_trace::{BadLines, Format, ReadOptions, TraceReader};
 use std::fmt::Write as _;
 use std::io::{self, Read};
 
@@ -66,7 +66,7 @@ pub fn count(args: &[String]) -> Result<(), String> {
         writeln!(text, "{line}").map_err(|error| error.to_string())?;
     }
     // The header stands in every repetition: it is one bad line of many.
-    let options = OpenOptions { format: Some(format), bad_lines: BadLines::Skip { limit: None }, ..Default::default() };
+    let options = ReadOptions { format: Some(format), bad_lines: BadLines::Skip { limit: None }, ..Default::default() };
     let stream = Repeated { text: text.into_bytes(), at: 0, times: lines / REQUESTS };
     let mut reader = TraceReader::from_stream(name, io::BufReader::new(stream), &options).map_err(|e| e.to_string())?;
     let mut bytes = 0u64;

@@ -1,12 +1,17 @@
 //! The command as a person uses it: results, files, exit codes, messages.
 
 use margay_policy::{PlacementSpec, SelectionSpec};
-use std::path::Path;
-use std::process::{Command, Output};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
 
 fn margay(args: &[&str]) -> Output {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    Command::new(env!("CARGO_BIN_EXE_margay")).args(args).current_dir(root).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_margay")).args(args).current_dir(root()).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -182,6 +187,57 @@ fn traces_are_generated_described_converted_and_printed() {
     fails(&["generate", "random", &at("x.mgt")], 2, "has no end: add writes=N");
     fails(&["generate", "random,writes=5", &at("x.spc"), "--format", "spc"], 2, "cannot be written");
     fails(&["generate", "random,writes=5", "/nonexistent/x.mgt"], 3, "/nonexistent/x.mgt");
+}
+
+/// What the command prints when a file arrives by a pipe, its first bytes some time before the rest.
+fn piped(args: &[&str], bytes: &[u8]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_margay"));
+    let mut child = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for part in [&bytes[..3], &bytes[3..]] {
+        // Who needs the first lines only does not read the rest.
+        let _ = stdin.write_all(part);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{args:?}");
+    text(&output.stdout)
+}
+
+#[test]
+fn a_trace_from_the_standard_input_is_read_from_its_first_byte_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    works(&["generate", "random,writes=20000", &at("t.csv"), "--pages", "500", "--format", "csv"]);
+    works(&["trace", "convert", &at("t.csv"), &at("t.csv.gz"), "--to-format", "csv"]);
+    for name in ["t.csv", "t.csv.gz"] {
+        let bytes = std::fs::read(at(name)).unwrap();
+        let info = piped(&["trace", "info", "-"], &bytes);
+        assert!(info.contains("20000 writes") && info.contains("1 lines: header"), "{name}: {info}");
+        let head = piped(&["trace", "head", "-n", "5", "-"], &bytes);
+        assert_eq!(head, works(&["trace", "head", "-n", "5", &at(name)]), "{name}");
+    }
+    let sample = std::fs::read(root().join("samples/sort.vmt.zst")).unwrap();
+    assert!(piped(&["trace", "info", "-"], &sample).contains("page references"));
+    let replay = |trace: &'static str| ["vm", "replay", trace, "--cache", "1M", "-s", "du-gc", "-q", "-f", "json"];
+    let row = |json: String| -> serde_json::Value { serde_json::from_str(&json).unwrap() };
+    let (of_pipe, of_file) = (row(piped(&replay("-"), &sample)), row(works(&replay("samples/sort.vmt.zst"))));
+    for key in ["erases", "trace_xxh3"] {
+        assert!(!of_file[key].is_null() && of_pipe[key] == of_file[key], "{key}: {of_pipe} {of_file}");
+    }
+}
+
+#[test]
+fn the_head_of_a_trace_shows_what_is_before_a_bad_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let header = "time_us,op,device,offset_bytes,len_bytes\n";
+    std::fs::write(&path, format!("{header}0,write,0,4096,512\n7,read,0,0,512\nx,read,0,0,512\n")).unwrap();
+    let output = margay(&["trace", "head", &path.display().to_string()]);
+    let (shown, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), shown.lines().count()), (Some(3), 3), "{shown}{error}");
+    assert!(error.contains("t.csv:4"), "{error}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::anchor::{CheckpointAt, RECORD_OWNER, Record};
 use crate::crc::crc32c;
 use crate::formatted::Formatted;
 use crate::layout::Place;
+use crate::scan::OpenedAt;
 use crate::store::Store;
 use crate::tag::{Decoded, Kind, PageInfo, SegmentInfo};
 use alloc::{vec, vec::Vec};
@@ -97,14 +98,14 @@ impl<F: Flash> Formatted<F> {
         let mut page = vec![0; self.geometry.page_bytes() as usize];
         for segment in (0..self.geometry.segments()).map(SegmentId) {
             reads += 1;
-            match self.segment_opened(segment)? {
-                Some((Kind::Checkpoint, _)) => {}
-                Some((_, seq)) => {
-                    opened.push(seq);
+            let record_opened = match self.segment_opened(segment)? {
+                Some((Kind::Checkpoint, at)) => at,
+                Some((_, at)) => {
+                    opened.push(at);
                     continue;
                 }
                 None => continue,
-            }
+            };
             let scan = self.scan_segment(segment, None)?;
             reads += scan.reads;
             let Some(last) = scan.pages.first().filter(|page| page.owner == RECORD_OWNER) else { continue };
@@ -115,13 +116,21 @@ impl<F: Flash> Formatted<F> {
                 Err(error) => return Err(error),
             }
             if let Some(Record::Stopped(at)) = Record::decode(&page, self.geometry.segments())
-                && found.as_ref().is_none_or(|best: &CheckpointAt| best.seq < at.seq)
+                && found.as_ref().is_none_or(|(best, _): &(CheckpointAt, OpenedAt)| best.seq < at.seq)
             {
-                found = Some(at);
+                found = Some((at, record_opened));
             }
         }
-        let is_outdated = |at: &CheckpointAt| opened.iter().any(|seq| (seq.wrapping_sub(at.seq as u32) as i32) > 0);
-        Ok((found.filter(|at| !is_outdated(at)), reads))
+        // The low bits tell up to 2^31 programs apart; before that many, every segment was erased more than once. After an
+        // unclean end the device's erases may be known too low, but not by so many.
+        let max_erases = u64::from(self.geometry.segments());
+        let is_outdated = |(at, record): &(CheckpointAt, OpenedAt)| {
+            opened.iter().any(|segment| {
+                (segment.seq.wrapping_sub(at.seq as u32) as i32) > 0
+                    || segment.total_erases > record.total_erases + max_erases
+            })
+        };
+        Ok((found.filter(|found| !is_outdated(found)).map(|(at, _)| at), reads))
     }
 
     /// Erases the record that [`Formatted::find_record`] found, so that the next mount does not use its checkpoint. False
@@ -148,6 +157,7 @@ impl<F: Flash> Formatted<F> {
 mod tests {
     use super::*;
     use margay_flash::{Geometry, ReadStatus};
+    use margay_media::RamFlash;
 
     /// The largest chip that there can be, and nothing can be read of it.
     struct Unreadable(Geometry);
@@ -164,6 +174,23 @@ mod tests {
         }
         fn erase(&mut self, _: SegmentId) -> Result<(), FlashError> {
             Err(FlashError::PowerLost)
+        }
+    }
+
+    #[test]
+    fn a_record_that_stayed_on_flash_does_not_count_again_after_2_to_the_31_programs() {
+        let geometry = Geometry::new(8, 18, 512).unwrap().byte_programmable();
+        for (later, erases, counts) in
+            [(0, 0, true), (5, 0, false), (1 << 31, 200_000_000, false), (1 << 32, 400_000_000, false)]
+        {
+            let device = RamFlash::new(geometry);
+            let mut device = Formatted::new(device, 1, [0; crate::SUPERBLOCK_BYTES]).unwrap();
+            let info = SegmentInfo { erases: 3, total_erases: 30, ..SegmentInfo::default() };
+            let written = device.write_checkpoint(b"all", 1000, &[(SegmentId(2), info)]).unwrap();
+            device.last_seq = written.seq + later;
+            let info = SegmentInfo { total_erases: 30 + erases, ..info };
+            device.begin_kind(Kind::Data, SegmentId(5), info).unwrap();
+            assert_eq!(device.find_record().unwrap().0, counts.then_some(written), "{later} programs later");
         }
     }
 

@@ -88,6 +88,15 @@ enum Seen {
     Damaged,
 }
 
+/// When a segment was opened (NOR).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenedAt {
+    /// The low 32 bits of the sequence number of the last program before.
+    pub seq: u32,
+    /// Erases of the device.
+    pub total_erases: u64,
+}
+
 impl<F: Flash> Formatted<F> {
     /// Finds the pages of a segment: with a spare area by the windows of few pages, on NOR by its table.
     ///
@@ -363,14 +372,14 @@ impl<F: Flash> Formatted<F> {
         Ok(blank)
     }
 
-    /// What a segment was opened for and the low bits of the sequence number then, by the first bytes of its header
-    /// (NOR only).
-    pub(crate) fn segment_opened(&mut self, segment: SegmentId) -> Result<Option<(Kind, u32)>, FlashError> {
+    /// What a segment was opened for, and when, by the first bytes of its header (NOR only).
+    pub(crate) fn segment_opened(&mut self, segment: SegmentId) -> Result<Option<(Kind, OpenedAt)>, FlashError> {
         let mut bytes = [0xFF; MARKS_BYTES];
         match self.device.read_part(self.geometry.first_page(segment), 0, &mut bytes) {
             Ok(_) => {
                 let marks = Marks::decode(&bytes);
-                Ok(marks.opened.map(|(kind, _)| (kind, marks.opened_seq)))
+                let seq = marks.opened_seq;
+                Ok(marks.opened.map(|(kind, info)| (kind, OpenedAt { seq, total_erases: info.total_erases })))
             }
             Err(FlashError::Uncorrectable { .. }) => Ok(None),
             Err(error) => Err(error),

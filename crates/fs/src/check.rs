@@ -1,7 +1,7 @@
 //! Checking a file system without changing it.
 
 use crate::mount::{FoundFs, FsMountError};
-use crate::node::Kind;
+use crate::node::ObjectKind;
 use crate::{Owned, PageOwner};
 use alloc::{vec, vec::Vec};
 use core::fmt;
@@ -126,8 +126,8 @@ impl FsCheck {
         for (object, node) in scanned.index().iter() {
             match (node.link_to, node.kind) {
                 (Some(_), _) => check.links += 1,
-                (None, Kind::File) => check.files += 1,
-                (None, Kind::Directory) => check.directories += 1,
+                (None, ObjectKind::File) => check.files += 1,
+                (None, ObjectKind::Directory) => check.directories += 1,
                 (None, _) => check.others += 1,
             }
             for (chunk, ppn) in node.chunks.iter() {

@@ -1,6 +1,6 @@
 //! Reading and writing the data of files.
 
-use crate::node::{Kind, Tail};
+use crate::node::{ObjectKind, Tail};
 use crate::{Fs, FsError, PageOwner};
 use alloc::vec;
 use margay_flash::Ppn;
@@ -20,8 +20,8 @@ impl<D: Store> Fs<D> {
     pub(crate) fn file(&self, object: u32) -> Result<&crate::node::Node, FsError> {
         let node = self.node(object)?;
         match node.kind {
-            Kind::File => Ok(node),
-            Kind::Directory => Err(FsError::IsADirectory),
+            ObjectKind::File => Ok(node),
+            ObjectKind::Directory => Err(FsError::IsADirectory),
             _ => Err(FsError::NotPermitted),
         }
     }

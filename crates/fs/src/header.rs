@@ -1,13 +1,13 @@
 //! Objects in memory as headers on flash, and back.
 
 use crate::MAX_NAME_BYTES;
-use crate::node::{Kind, Node};
+use crate::node::{Node, ObjectKind};
 use alloc::vec::Vec;
 use margay_format::ObjectHeader;
 
 /// The header of an object.
 pub(crate) fn header_of(object: u32, node: &Node, page_bytes: u32) -> ObjectHeader<'_> {
-    let has_chunks = node.kind == Kind::File && node.link_to.is_none();
+    let has_chunks = node.kind == ObjectKind::File && node.link_to.is_none();
     ObjectHeader {
         object,
         kind: node.kind,
@@ -70,12 +70,12 @@ mod tests {
     #[test]
     fn objects_are_recovered_from_their_headers() {
         let now = Time { secs: -5, nanos: 999_999_999 };
-        let mut file = Node::new(Kind::File, 0o4755, 1000, 7, 1, b"name", now);
+        let mut file = Node::new(ObjectKind::File, 0o4755, 1000, 7, 1, b"name", now);
         (file.size, file.generation) = (3 * 512 + 9, 77);
         file.chunks.set(2, Ppn(5));
         file.chunks.grow(0, 4, 512);
         file.attributes.insert(b"user.a".as_slice().into(), b"value".as_slice().into());
-        let mut link = Node::new(Kind::Symlink, 0o777, 0, 0, 1, b"to", now);
+        let mut link = Node::new(ObjectKind::Symlink, 0o777, 0, 0, 1, b"to", now);
         link.target = b"../else/where".as_slice().into();
         let mut page = [0; 512];
         let headers = [(9, &file), (10, &link)].map(|(object, node)| header_of(object, node, 512));

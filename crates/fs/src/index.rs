@@ -1,5 +1,5 @@
 use crate::header::{header_bytes, header_of};
-use crate::node::{Kind, Node};
+use crate::node::{Node, ObjectKind};
 use crate::{MAX_CHUNKS, MAX_DATA_CHUNKS, MAX_OBJECTS, Owned, PageOwner};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -257,7 +257,7 @@ impl Index {
 
     /// Finds a name; the object, of a hard link the one it stands for.
     pub fn lookup(&self, parent: u32, name: &[u8]) -> Option<u32> {
-        let node = self.node(parent).filter(|node| node.kind == Kind::Directory)?;
+        let node = self.node(parent).filter(|node| node.kind == ObjectKind::Directory)?;
         node.children.get(name).copied()
     }
 

@@ -6,6 +6,33 @@
 //!
 //! Which segment a page goes to is decided by an allocator ([`AllocatorSpec`]), which knows whose page it is: the paper's MODA
 //! (Baek et al. 2007), its rivals, and better ones.
+//!
+//! Programs use it through `margay-volume`, which formats and opens devices. For measurements there is one that keeps
+//! nothing:
+//!
+//! ```
+//! use margay_flash::Geometry;
+//! use margay_format::Plain;
+//! use margay_fs::{AllocatorSpec, Fs, Headers, NewObject, ROOT};
+//! use margay_log::{Config, Policies};
+//! use margay_media::RamFlash;
+//! use margay_policy::{SelectionSpec, Sizing};
+//!
+//! let geometry = Geometry::new(16, 16, 512)?;
+//! let config = Config::default();
+//! let sizing = Sizing { segments: 16, data_pages: config.data_pages(&geometry), exported_pages: 128, seed: 0 };
+//! let policies = Policies::for_files(SelectionSpec::default(), AllocatorSpec::known("moda"), sizing);
+//! let mut fs = Fs::volatile(Plain::new(RamFlash::new(geometry)), config, policies, Headers::Packed, false)?;
+//!
+//! let file = fs.create(ROOT, b"log", &NewObject::FILE)?.object;
+//! fs.write(file, 5000, b"far from the start")?;
+//! fs.punch_hole(file, 5000, 8)?;
+//! let mut bytes = [0; 18];
+//! assert_eq!(fs.read(file, 5000, &mut bytes)?, 18);
+//! assert_eq!(&bytes, b"\0\0\0\0\0\0\0\0 the start");
+//! assert_eq!(fs.seek_data(file, 0)?, Some(4608));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![no_std]
 extern crate alloc;
 
@@ -32,7 +59,7 @@ pub use error::FsError;
 pub use index::ROOT;
 pub use mount::{FoundFs, FsMountError, find, owners};
 pub use names::{Change, Named, NewObject, RenameFlags};
-pub use node::{Attributes, Kind, Time};
+pub use node::{Attributes, ObjectKind, Time};
 
 use alloc::boxed::Box;
 use alloc::{vec, vec::Vec};
@@ -146,7 +173,7 @@ impl<D: Store> Fs<D> {
     }
 
     fn make_root(&mut self, mode: u16) -> Result<(), FsError> {
-        let node = Node::new(Kind::Directory, mode, 0, 0, ROOT, b"", self.time);
+        let node = Node::new(ObjectKind::Directory, mode, 0, 0, ROOT, b"", self.time);
         let root = self.index.add(node).expect("there is room for the first object");
         debug_assert_eq!(root, ROOT);
         self.log.placement_mut().file_created(root);

@@ -1,7 +1,7 @@
 //! Names: looking up, creating, removing, renaming.
 
 use crate::index::ROOT;
-use crate::node::{Attributes, Kind, Node, Time, is_name};
+use crate::node::{Attributes, Node, ObjectKind, Time, is_name};
 use crate::{Fs, FsError, MAX_NAME_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use margay_format::Store;
 #[derive(Clone, Copy, Debug)]
 pub struct NewObject<'a> {
     /// What it is.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// Permission bits.
     pub mode: u16,
     /// Owner.
@@ -26,9 +26,9 @@ pub struct NewObject<'a> {
 
 impl NewObject<'_> {
     /// A file that belongs to root and that everybody may read.
-    pub const FILE: Self = Self { kind: Kind::File, mode: 0o644, uid: 0, gid: 0, rdev: 0, target: b"" };
+    pub const FILE: Self = Self { kind: ObjectKind::File, mode: 0o644, uid: 0, gid: 0, rdev: 0, target: b"" };
     /// A directory that belongs to root and that everybody may read.
-    pub const DIRECTORY: Self = Self { kind: Kind::Directory, mode: 0o755, uid: 0, gid: 0, rdev: 0, target: b"" };
+    pub const DIRECTORY: Self = Self { kind: ObjectKind::Directory, mode: 0o755, uid: 0, gid: 0, rdev: 0, target: b"" };
 }
 
 /// Changes of attributes; `None` leaves an attribute as it is.
@@ -61,7 +61,7 @@ pub struct RenameFlags {
 impl<D: Store> Fs<D> {
     fn directory(&self, object: u32) -> Result<&Node, FsError> {
         let node = self.node(object)?;
-        if node.kind == Kind::Directory { Ok(node) } else { Err(FsError::NotADirectory) }
+        if node.kind == ObjectKind::Directory { Ok(node) } else { Err(FsError::NotADirectory) }
     }
 
     fn check_name(name: &[u8]) -> Result<(), FsError> {
@@ -107,7 +107,7 @@ impl<D: Store> Fs<D> {
     }
 
     /// The same with no other attribute than what the objects are.
-    pub fn kinds(&self, object: u32) -> Result<impl Iterator<Item = (&[u8], u32, Kind)>, FsError> {
+    pub fn kinds(&self, object: u32) -> Result<impl Iterator<Item = (&[u8], u32, ObjectKind)>, FsError> {
         let children = &self.directory(object)?.children;
         Ok(children.iter().filter_map(|(name, child)| {
             let object = self.index.resolve(*child);
@@ -123,7 +123,7 @@ impl<D: Store> Fs<D> {
     /// What a symbolic link points to.
     pub fn read_link(&self, object: u32) -> Result<&[u8], FsError> {
         let node = self.node(object)?;
-        if node.kind == Kind::Symlink { Ok(&node.target) } else { Err(FsError::Invalid) }
+        if node.kind == ObjectKind::Symlink { Ok(&node.target) } else { Err(FsError::Invalid) }
     }
 
     fn new_name(&mut self, parent: u32, name: &[u8]) -> Result<(), FsError> {
@@ -151,7 +151,7 @@ impl<D: Store> Fs<D> {
     }
 
     fn enter(&mut self, parent: u32, name: &[u8], object: u32) -> Result<(), FsError> {
-        let is_directory = self.node(object)?.kind == Kind::Directory;
+        let is_directory = self.node(object)?.kind == ObjectKind::Directory;
         let node = self.node_mut(parent)?;
         node.children.insert(name.into(), object);
         node.subdirectories += u32::from(is_directory);
@@ -196,7 +196,7 @@ impl<D: Store> Fs<D> {
     pub fn link(&mut self, object: u32, parent: u32, name: &[u8]) -> Result<Attributes, FsError> {
         self.new_name(parent, name)?;
         let node = self.node(object)?;
-        if node.kind == Kind::Directory {
+        if node.kind == ObjectKind::Directory {
             return Err(FsError::NotPermitted);
         }
         if node.orphan {
@@ -224,7 +224,7 @@ impl<D: Store> Fs<D> {
         self.begin()?;
         self.directory(parent)?;
         let entry = self.index.lookup(parent, name).ok_or(FsError::NotFound)?;
-        if self.node(entry)?.kind == Kind::Directory {
+        if self.node(entry)?.kind == ObjectKind::Directory {
             return Err(FsError::IsADirectory);
         }
         self.ready_to_drop(entry)?;
@@ -343,7 +343,7 @@ impl<D: Store> Fs<D> {
         if self.node(to)?.orphan {
             return Err(FsError::NotFound);
         }
-        let is_directory = self.node(entry)?.kind == Kind::Directory;
+        let is_directory = self.node(entry)?.kind == ObjectKind::Directory;
         let over = self.index.lookup(to, new_name);
         if is_directory && self.index.ancestors(to).any(|ancestor| ancestor == entry) {
             return Err(FsError::Invalid);
@@ -353,7 +353,7 @@ impl<D: Store> Fs<D> {
                 return Err(FsError::Exists);
             }
             let other = self.node(over)?;
-            match (is_directory, other.kind == Kind::Directory) {
+            match (is_directory, other.kind == ObjectKind::Directory) {
                 (true, false) => return Err(FsError::NotADirectory),
                 (false, true) => return Err(FsError::IsADirectory),
                 (true, true) if over != entry && !other.children.is_empty() => return Err(FsError::NotEmpty),

@@ -2,7 +2,7 @@ use crate::chunks::Chunks;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-pub use margay_format::{ObjectKind as Kind, Time};
+pub use margay_format::{ObjectKind, Time};
 
 /// The attributes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Attributes {
     /// Distinguishes it from earlier objects with the same number.
     pub generation: u64,
     /// What it is.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// Permission bits, 12 of them.
     pub mode: u16,
     /// Owner.
@@ -47,7 +47,7 @@ pub(crate) struct Tail {
 /// An object in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub kind: Kind,
+    pub kind: ObjectKind,
     pub mode: u16,
     pub uid: u32,
     pub gid: u32,
@@ -91,7 +91,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub fn new(kind: Kind, mode: u16, uid: u32, gid: u32, parent: u32, name: &[u8], now: Time) -> Self {
+    pub fn new(kind: ObjectKind, mode: u16, uid: u32, gid: u32, parent: u32, name: &[u8], now: Time) -> Self {
         Self {
             kind,
             mode,
@@ -154,7 +154,7 @@ impl Node {
 
     pub fn attributes(&self, object: u32) -> Attributes {
         let links = match self.kind {
-            Kind::Directory => 2 + self.subdirectories,
+            ObjectKind::Directory => 2 + self.subdirectories,
             _ => u32::from(!self.orphan) + self.links.len() as u32,
         };
         Attributes {
@@ -166,7 +166,7 @@ impl Node {
             gid: self.gid,
             rdev: self.rdev,
             links,
-            size: if self.kind == Kind::Symlink { self.target.len() as u64 } else { self.size },
+            size: if self.kind == ObjectKind::Symlink { self.target.len() as u64 } else { self.size },
             pages: u64::from(self.chunks.count())
                 + u64::from(self.tail.as_ref().is_some_and(|tail| self.chunks.get(tail.chunk).is_none())),
             atime: self.atime,

@@ -1,6 +1,6 @@
 //! What a file loses when it is changed by who may not decide about it.
 
-use crate::{Change, Fs, FsError, Kind};
+use crate::{Change, Fs, FsError, ObjectKind};
 use margay_format::Store;
 
 const SET_USER_ID: u16 = 0o4000;
@@ -14,7 +14,7 @@ impl<D: Store> Fs<D> {
     /// set-user-id bit and, if its group may execute it, the set-group-id bit. Directories keep theirs.
     pub fn drop_privileges(&mut self, object: u32, bits: bool) -> Result<(), FsError> {
         let node = self.node(object)?;
-        if node.kind == Kind::Directory {
+        if node.kind == ObjectKind::Directory {
             return Ok(());
         }
         let mut mode = node.mode;

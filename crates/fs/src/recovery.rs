@@ -4,7 +4,7 @@ use crate::chunks::FoundMap;
 use crate::header::node_of;
 use crate::holes::bit;
 use crate::index::{HeaderPage, Index};
-use crate::node::Kind;
+use crate::node::ObjectKind;
 use crate::tree::{AsOf, Candidate, build, newest};
 use crate::{Owned, PageOwner, Problem};
 use alloc::boxed::Box;
@@ -91,7 +91,8 @@ impl FilesMap {
         let mut objects: Vec<u32> = owners.collect();
         objects.dedup();
         for object in objects {
-            let is_file = self.index.node(object).is_some_and(|node| node.kind == Kind::File && node.link_to.is_none());
+            let is_file =
+                self.index.node(object).is_some_and(|node| node.kind == ObjectKind::File && node.link_to.is_none());
             let Some((since, listed)) = as_of.get(&object).filter(|_| is_file) else { continue };
             self.read_holes(object, latest, reader, holes, |group, seq| {
                 let number = MAX_DATA_CHUNKS + group;
@@ -104,7 +105,7 @@ impl FilesMap {
     /// What every file does not have.
     fn settle_holes(&mut self, as_of: &AsOf, mut holes: AllHoles) {
         let page_bytes = self.index.page_bytes;
-        let files = self.index.iter().filter(|(_, node)| node.kind == Kind::File && node.link_to.is_none());
+        let files = self.index.iter().filter(|(_, node)| node.kind == ObjectKind::File && node.link_to.is_none());
         let files: Vec<u32> = files.map(|(object, _)| object).collect();
         for object in files {
             let Some((since, listed)) = as_of.get(&object) else { continue };
@@ -166,7 +167,7 @@ impl FilesMap {
                 Owned::Superblock | Owned::Retired => self.index.set_place(*owner, *ppn),
                 Owned::Chunk(object, chunk) => {
                     let Some((since, holes)) = as_of.get(&object) else { continue };
-                    let node = self.index.node(object).filter(|node| node.kind == Kind::File);
+                    let node = self.index.node(object).filter(|node| node.kind == ObjectKind::File);
                     let Some(node) = node else { continue };
                     let chunks = node.size.div_ceil(u64::from(self.index.page_bytes));
                     let is_listed = holes.iter().any(|(first, end)| (*first..*end).contains(&chunk));
@@ -182,7 +183,7 @@ impl FilesMap {
 
     /// Headers of files that grew into a hole after they were written take other room than before.
     fn resize_headers(&mut self) {
-        let files = self.index.iter().filter(|(_, node)| node.kind == Kind::File);
+        let files = self.index.iter().filter(|(_, node)| node.kind == ObjectKind::File);
         let files: Vec<_> = files.map(|(object, _)| object).collect();
         for object in files {
             if let Some(page) = self.index.resize(object) {

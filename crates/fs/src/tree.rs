@@ -2,7 +2,7 @@
 
 use crate::header::header_bytes;
 use crate::index::{HeaderPage, Index, ROOT};
-use crate::node::{Kind, Node, Time, is_name};
+use crate::node::{Node, ObjectKind, Time, is_name};
 use crate::{MAX_CHUNKS, MAX_OBJECTS, Problem};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -59,7 +59,7 @@ pub(crate) fn build(
         let fits = (1..max_objects).contains(&u64::from(*object))
             && (*object == ROOT || is_name(&node.name))
             && node.size <= u64::from(MAX_CHUNKS) * u64::from(index.page_bytes)
-            && (*object != ROOT || (node.kind == Kind::Directory && node.link_to.is_none()));
+            && (*object != ROOT || (node.kind == ObjectKind::Directory && node.link_to.is_none()));
         if !fits {
             problems.push(Problem::Object { object: *object });
             repair.push(candidate.page);
@@ -72,7 +72,9 @@ pub(crate) fn build(
         let target = node.link_to.map(|target| found.get(&target).map(|target| &target.node));
         node.orphan
             || target.is_some_and(|target| {
-                target.is_none_or(|target| target.orphan || target.link_to.is_some() || target.kind == Kind::Directory)
+                target.is_none_or(|target| {
+                    target.orphan || target.link_to.is_some() || target.kind == ObjectKind::Directory
+                })
             })
     };
     let gone: Vec<u32> =
@@ -118,7 +120,7 @@ pub(crate) fn build(
         problems.push(Problem::Object { object: ROOT });
         index.pages.push(HeaderPage::default());
         let page = index.pages.len() as u32 - 1;
-        let mut node = Node::new(Kind::Directory, 0o755, 0, 0, ROOT, b"", Time::default());
+        let mut node = Node::new(ObjectKind::Directory, 0o755, 0, 0, ROOT, b"", Time::default());
         node.header_bytes = header_bytes(&node, index.page_bytes) as u32;
         index.restore(ROOT, node, page);
         repair.push(page);
@@ -137,7 +139,7 @@ fn enter_in_directories(index: &mut Index, repair: &mut Vec<u32>, problems: &mut
     for object in &objects {
         let node = index.node(*object).expect("in use");
         let limit = objects.len() + 2;
-        let parent_is_directory = index.node(node.parent).is_some_and(|parent| parent.kind == Kind::Directory);
+        let parent_is_directory = index.node(node.parent).is_some_and(|parent| parent.kind == ObjectKind::Directory);
         let reaches_root = index.ancestors(node.parent).take(limit).any(|ancestor| ancestor == ROOT);
         if !parent_is_directory || !reaches_root {
             problems.push(Problem::Unreachable { object: *object });
@@ -152,7 +154,7 @@ fn enter_in_directories(index: &mut Index, repair: &mut Vec<u32>, problems: &mut
         let (parent, name, link_to, kind) = (node.parent, node.name.clone(), node.link_to, node.kind);
         let directory = index.node_mut(parent).expect("every parent is a directory");
         directory.children.insert(name, object);
-        directory.subdirectories += u32::from(kind == Kind::Directory);
+        directory.subdirectories += u32::from(kind == ObjectKind::Directory);
         if let Some(target) = link_to.and_then(|target| index.node_mut(target)) {
             target.links.push(object);
             let kind = target.kind;

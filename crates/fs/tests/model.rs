@@ -3,7 +3,8 @@
 use margay_flash::Geometry;
 use margay_format::{ClientKind, Formatted, HOLE_PAGES, Layout, Superblock};
 use margay_fs::{
-    AllocatorSpec, Attributes, Change, FoundFs, Fs, FsCheck, FsError, Kind, NewObject, ROOT, RenameFlags, Time, owners,
+    AllocatorSpec, Attributes, Change, FoundFs, Fs, FsCheck, FsError, NewObject, ObjectKind, ROOT, RenameFlags, Time,
+    owners,
 };
 use margay_log::{Config, Policies};
 use margay_media::{RamFlash, Strict};
@@ -365,7 +366,7 @@ impl Both {
             for ((found, attributes), (name, entry)) in listed.iter().zip(names) {
                 assert_eq!(&**found, &**name);
                 match entry {
-                    Entry::Directory(child) => assert_eq!(attributes.kind, Kind::Directory, "{child}"),
+                    Entry::Directory(child) => assert_eq!(attributes.kind, ObjectKind::Directory, "{child}"),
                     Entry::File(file) => {
                         links[*file] += 1;
                         self.files[*file] = attributes.object;
@@ -502,9 +503,9 @@ fn attributes_and_times_survive() {
     let file = fs.create(ROOT, b"f", &new).unwrap().object;
     let times = Time { secs: -17, nanos: 123_456_789 };
     fs.change(file, &Change { atime: Some(times), mtime: Some(times), uid: Some(7), ..Change::default() }).unwrap();
-    let link = NewObject { kind: Kind::Symlink, target: b"to/where", ..NewObject::FILE };
+    let link = NewObject { kind: ObjectKind::Symlink, target: b"to/where", ..NewObject::FILE };
     fs.create(ROOT, b"link", &link).unwrap();
-    let device = NewObject { kind: Kind::CharDevice, rdev: 0x0501, ..NewObject::FILE };
+    let device = NewObject { kind: ObjectKind::CharDevice, rdev: 0x0501, ..NewObject::FILE };
     fs.create(ROOT, b"dev", &device).unwrap();
     let before = fs.list(ROOT).unwrap();
     let fs = setup.remount(fs, false);

@@ -2,7 +2,7 @@
 
 use crate::{now, time_of};
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
-use margay_fs::{Attributes, Kind, Time};
+use margay_fs::{Attributes, ObjectKind, Time};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Times that the operating system cannot hold become 1970.
@@ -12,15 +12,15 @@ fn system_time(time: Time) -> SystemTime {
     second.and_then(|second| second.checked_add(Duration::from_nanos(time.nanos.into()))).unwrap_or(UNIX_EPOCH)
 }
 
-pub(crate) fn file_type(kind: Kind) -> FileType {
+pub(crate) fn file_type(kind: ObjectKind) -> FileType {
     match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
-        Kind::Socket => FileType::Socket,
-        Kind::CharDevice => FileType::CharDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
+        ObjectKind::File => FileType::RegularFile,
+        ObjectKind::Directory => FileType::Directory,
+        ObjectKind::Symlink => FileType::Symlink,
+        ObjectKind::Fifo => FileType::NamedPipe,
+        ObjectKind::Socket => FileType::Socket,
+        ObjectKind::CharDevice => FileType::CharDevice,
+        ObjectKind::BlockDevice => FileType::BlockDevice,
     }
 }
 
@@ -51,7 +51,7 @@ pub(crate) const NOTHING: Attributes = {
     Attributes {
         object: 0,
         generation: 0,
-        kind: Kind::File,
+        kind: ObjectKind::File,
         mode: 0,
         uid: 0,
         gid: 0,
@@ -65,13 +65,13 @@ pub(crate) const NOTHING: Attributes = {
     }
 };
 
-pub(crate) fn kind_of_mode(mode: u32) -> Option<Kind> {
+pub(crate) fn kind_of_mode(mode: u32) -> Option<ObjectKind> {
     Some(match mode & libc::S_IFMT {
-        0 | libc::S_IFREG => Kind::File,
-        libc::S_IFIFO => Kind::Fifo,
-        libc::S_IFSOCK => Kind::Socket,
-        libc::S_IFCHR => Kind::CharDevice,
-        libc::S_IFBLK => Kind::BlockDevice,
+        0 | libc::S_IFREG => ObjectKind::File,
+        libc::S_IFIFO => ObjectKind::Fifo,
+        libc::S_IFSOCK => ObjectKind::Socket,
+        libc::S_IFCHR => ObjectKind::CharDevice,
+        libc::S_IFBLK => ObjectKind::BlockDevice,
         _ => return None,
     })
 }

@@ -1,13 +1,13 @@
 //! What open directories held when they were opened.
 
 use fuser::FileHandle;
-use margay_fs::{FsError, Kind};
+use margay_fs::{FsError, ObjectKind};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Entries of a directory: object, kind, name.
-pub(crate) type Entries = Vec<(u32, Kind, Box<[u8]>)>;
+pub(crate) type Entries = Vec<(u32, ObjectKind, Box<[u8]>)>;
 
 /// Open directories by their handles. A program that reads a directory in parts goes on where it was, whatever has changed
 /// in between.

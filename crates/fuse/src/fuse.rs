@@ -9,7 +9,7 @@ use fuser::{
     RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
     ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use margay_fs::{Attributes, Change, FsError, Kind, MAX_NAME_BYTES, MAX_OBJECTS, NewObject};
+use margay_fs::{Attributes, Change, FsError, MAX_NAME_BYTES, MAX_OBJECTS, NewObject, ObjectKind};
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -90,7 +90,7 @@ impl Adapter {
         // A set-group-id directory hands its group on, and to directories the bit too.
         if parent.mode & 0o2000 != 0 {
             new.gid = parent.gid;
-            if new.kind == Kind::Directory {
+            if new.kind == ObjectKind::Directory {
                 new.mode |= 0o2000;
             }
         }
@@ -147,7 +147,10 @@ impl Adapter {
         self.directories.entries(handle, offset == 0, || {
             let fs = self.fs();
             let parent = fs.parent(directory)?;
-            let own = [(directory, Kind::Directory, b".".as_slice()), (parent, Kind::Directory, b"..".as_slice())];
+            let own = [
+                (directory, ObjectKind::Directory, b".".as_slice()),
+                (parent, ObjectKind::Directory, b"..".as_slice()),
+            ];
             let rest = fs.kinds(directory)?.map(|(name, object, kind)| (object, kind, name));
             Ok(own.into_iter().chain(rest).map(|(object, kind, name)| (object, kind, name.into())).collect())
         })
@@ -265,7 +268,7 @@ impl Filesystem for Adapter {
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let target = target.as_os_str().as_bytes();
-        let new = NewObject { kind: Kind::Symlink, mode: 0o777, target, ..NewObject::FILE };
+        let new = NewObject { kind: ObjectKind::Symlink, mode: 0o777, target, ..NewObject::FILE };
         self.reply_created(request, parent, name, new, reply);
     }
 
@@ -529,7 +532,7 @@ impl Filesystem for Adapter {
 }
 
 /// The entries behind `offset`, each with the offset behind itself.
-fn rest(entries: &Entries, offset: u64) -> impl Iterator<Item = (u64, &(u32, Kind, Box<[u8]>))> {
+fn rest(entries: &Entries, offset: u64) -> impl Iterator<Item = (u64, &(u32, ObjectKind, Box<[u8]>))> {
     (1..).zip(entries).skip(usize::try_from(offset).unwrap_or(usize::MAX))
 }
 

@@ -10,6 +10,32 @@
 //!
 //! A [`Persistence::Persistent`] store loses nothing: a page is programmed before its old copy is given up, and a host
 //! that wants a page dropped gets an error. A [`Persistence::Volatile`] store is empty when it is opened.
+//!
+//! ```
+//! use margay_flash::{Geometry, Lpn};
+//! use margay_hybrid::{FormatOptions, Mapping, Persistence, format, open};
+//! use margay_media::RamFlash;
+//!
+//! let mut chip = RamFlash::new(Geometry::new(16, 8, 512)?.with_spare(64));
+//! let options = FormatOptions {
+//!     mapping: Mapping::Bast,
+//!     persistence: Persistence::Persistent,
+//!     log_blocks: 3,
+//!     logical_pages: Some(48),
+//!     uuid: [1; 16],
+//!     created_s: 0,
+//! };
+//! let mut disk = format(&mut chip, &options)?;
+//! for round in 0..100 {
+//!     disk.write_alone(Lpn(round % 7), &[round as u8; 512])?;
+//! }
+//! disk.sync()?;
+//!
+//! let mut page = [0; 512];
+//! assert!(open(&mut chip)?.read(Lpn(3), &mut page)?.is_some());
+//! assert_eq!(page, [94; 512]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![no_std]
 extern crate alloc;
 

@@ -2,7 +2,7 @@ use crate::LabError;
 use margay_log::Config;
 use margay_media::DeviceSpec;
 use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec};
-use margay_trace::OpenOptions;
+use margay_trace::ReadOptions;
 use margay_workload::WorkloadSpec;
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ pub struct TraceSource {
     /// The file.
     pub path: PathBuf,
     /// Format and treatment of bad lines.
-    pub options: OpenOptions,
+    pub options: ReadOptions,
     /// How addresses become pages.
     pub addresses: AddressChoice,
 }

@@ -1,7 +1,7 @@
 //! The laboratory: measures what a workload costs on a device under given policies, with the same engine that stores
 //! data.
 //!
-//! [`Experiment`] says what to run, [`run`] runs it, [`Row`] is the result. [`compare`] runs many experiments on all
+//! [`Experiment`] says what to run, [`run`] runs it, [`ResultRow`] is the result. [`compare`] runs many experiments on all
 //! cores.
 
 pub mod compare;
@@ -25,7 +25,7 @@ pub use files::{FileDevice, FileRow, FileRun};
 pub use forecast::Forecast;
 pub use page_level::PageLevel;
 pub use paging::{PagingRow, PagingSetup, PagingStore, PagingTrace};
-pub use result::{Outcome, Row, SCHEMA_VERSION, Sample};
+pub use result::{Outcome, ResultRow, SCHEMA_VERSION, Sample};
 pub use run::{Prepared, Step, prepare, run, run_prepared, size_from_trace};
 pub use wear::Wear;
 pub use work::WorkMeter;

@@ -1,7 +1,7 @@
 use crate::LabError;
 use crate::experiment::{AddressChoice, Experiment, Limit, Source, TraceSource};
 use crate::packed::{PackedOps, Packer, Unpacker};
-use margay_trace::{Kind, PageTable, Request};
+use margay_trace::{IoKind, PageTable, Request};
 use margay_workload::{OpKind, PageOp, Workload, WorkloadSpec};
 use std::sync::Arc;
 
@@ -79,10 +79,10 @@ impl Mapper {
     fn map(&mut self, request: &Request) -> Result<(), LabError> {
         self.requests += 1;
         let kind = match request.kind {
-            Kind::Write => OpKind::Write,
-            Kind::Trim => OpKind::Trim,
-            Kind::Read => OpKind::Read,
-            Kind::Flush => return Ok(()),
+            IoKind::Write => OpKind::Write,
+            IoKind::Trim => OpKind::Trim,
+            IoKind::Read => OpKind::Read,
+            IoKind::Flush => return Ok(()),
         };
         let end = request.offset_bytes.saturating_add(request.len_bytes);
         let (first, last) = match kind {
@@ -254,7 +254,7 @@ impl Ops {
         };
         match experiment.limit {
             Limit::Once => pass,
-            Limit::Times(times) => pass.map(|writes| writes * u64::from(times)),
+            Limit::Times(times) => pass.map(|writes| writes.saturating_mul(times.into())),
             Limit::Writes(writes) => Some(writes),
             Limit::DeviceWrites(times) => Some((times * f64::from(pages)) as u64),
         }
@@ -298,7 +298,7 @@ impl Ops {
             Pass::Trace(ops) => ops.next_batch(out, max)?,
         }
         if self.offset_us > 0 {
-            out[from..].iter_mut().for_each(|op| op.time_us += self.offset_us);
+            out[from..].iter_mut().for_each(|op| op.time_us = op.time_us.saturating_add(self.offset_us));
         }
         Ok(())
     }
@@ -323,5 +323,36 @@ impl Ops {
             (_, Some(trace)) => !trace.written.contains(lpn),
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use margay_media::DeviceSpec;
+
+    #[test]
+    fn times_and_numbers_of_writes_of_many_passes_end_at_the_largest() {
+        let mut out = Packer::new();
+        let last = PageOp { time_us: u64::MAX - 1, lpn: 0, kind: OpKind::Write };
+        [PageOp { time_us: 0, ..last }, last].into_iter().for_each(|op| out.push(op).unwrap());
+        let facts = TraceFacts {
+            xxh3: String::new(),
+            format: String::new(),
+            bad_lines: 0,
+            writes: u64::MAX / 2,
+            written: PageSet::default(),
+            numbered: 0,
+            ops: Arc::new(out.finish().unwrap()),
+        };
+        let source = TraceSource { path: "x".into(), options: Default::default(), addresses: AddressChoice::Fold };
+        let mut experiment = Experiment::new(DeviceSpec::load("ideal-1gb").unwrap(), Source::Trace(source));
+        experiment.limit = Limit::Times(3);
+        assert_eq!(Ops::expected_writes(&experiment, 8, Some(&facts)), Some(u64::MAX));
+        let (mut ops, mut batch, mut times) = (Ops::new(&experiment, 8, Some(&facts)).unwrap(), Vec::new(), Vec::new());
+        while ops.next_batch(&mut batch, 10).is_ok() && !batch.is_empty() {
+            times.extend(batch.iter().map(|op| op.time_us));
+        }
+        assert_eq!(times, [0, u64::MAX - 1, u64::MAX - 1, u64::MAX, u64::MAX, u64::MAX]);
     }
 }

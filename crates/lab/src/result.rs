@@ -1,13 +1,13 @@
 use crate::{Forecast, Wear};
 use serde::{Deserialize, Serialize};
 
-/// Version of the fields of [`Row`] and [`Sample`].
+/// Version of the fields of [`ResultRow`] and [`Sample`].
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The result of one run: its parameters, and what it cost. All counts are in pages unless the name says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
-pub struct Row {
+pub struct ResultRow {
     pub schema_version: u32,
     pub margay_version: String,
     pub seed: u64,
@@ -113,7 +113,7 @@ pub struct Sample {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The result.
-    pub row: Row,
+    pub row: ResultRow,
     /// States over the run, at most a few hundred, evenly spaced in host writes.
     pub series: Vec<Sample>,
     /// Victims by number of valid pages, from 0 to the data pages of a segment.
@@ -122,7 +122,7 @@ pub struct Outcome {
     pub erases: Vec<u32>,
 }
 
-impl Row {
+impl ResultRow {
     pub(crate) fn set_wear(&mut self, wear: Wear) {
         self.erases_min = wear.min;
         self.erases_p50 = wear.p50;

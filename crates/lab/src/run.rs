@@ -1,7 +1,7 @@
 use crate::disk::{MeasuredDisk, build_disk, fill, run_ops};
 use crate::experiment::{AddressChoice, Capacity, Experiment, Source};
 use crate::ops::{Ops, TraceFacts, read_trace};
-use crate::result::{Outcome, Row, SCHEMA_VERSION, Sample};
+use crate::result::{Outcome, ResultRow, SCHEMA_VERSION, Sample};
 use crate::{Forecast, LabError, Wear, WorkMeter};
 use margay_log::Counters;
 use std::time::Instant;
@@ -84,7 +84,8 @@ pub fn size_from_trace(experiment: &mut Experiment) -> Result<Prepared, LabError
     };
     let data_pages = f64::from(pages) / share.clamp(0.01, 1.0);
     let held = experiment.reserved_segments;
-    experiment.device.segments = (data_pages / f64::from(per_segment)).ceil().max(2.0) as u32 + held;
+    let segments = (data_pages / f64::from(per_segment)).ceil().max(2.0) as u32;
+    experiment.device.segments = segments.saturating_add(held);
     // With a small footprint the free and the open segments need more room than utilization leaves.
     let config = experiment.config();
     while config.limit_pages(&experiment.device.geometry()?, 8).map_or(true, |limit| limit < pages) {
@@ -296,7 +297,7 @@ impl Finish<'_> {
         let victim_utilization = victim_pages as f64 / (victims.max(1) as f64 * f64::from(segments.data_pages));
         let usable = &segments.erases[experiment.reserved_segments as usize..];
         let trace = self.prepared.trace.as_ref();
-        let mut row = Row {
+        let mut row = ResultRow {
             schema_version: SCHEMA_VERSION,
             margay_version: env!("CARGO_PKG_VERSION").into(),
             seed: experiment.seed,
@@ -361,5 +362,50 @@ impl Finish<'_> {
         };
         row.set_wear(Wear::of(&segments.erases));
         Outcome { row, series: recorder.series, victims: counters.victims.clone(), erases: segments.erases.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::TraceSource;
+    use crate::packed::Packer;
+    use margay_media::DeviceSpec;
+    use margay_workload::{OpKind, PageOp};
+    use std::sync::Arc;
+
+    /// The end of a run of a trace that was said to hold `writes` writes, and holds one of each of these pages.
+    fn end(writes: u64, lpns: &[u32]) -> LabError {
+        let mut device = DeviceSpec::load("ideal-1gb").unwrap();
+        (device.segments, device.pages_per_segment) = (64, 16);
+        let source = TraceSource { path: "x".into(), options: Default::default(), addresses: AddressChoice::Fold };
+        let mut experiment = Experiment::new(device, Source::Trace(source));
+        experiment.capacity = Capacity::Pages(500);
+        let mut ops = Packer::new();
+        lpns.iter().for_each(|lpn| ops.push(PageOp { time_us: 0, lpn: *lpn, kind: OpKind::Write }).unwrap());
+        let facts = TraceFacts {
+            xxh3: String::new(),
+            format: "csv".into(),
+            bad_lines: 0,
+            writes,
+            written: Default::default(),
+            numbered: 0,
+            ops: Arc::new(ops.finish().unwrap()),
+        };
+        run_prepared(&experiment, &Prepared { trace: Some(facts), exported_pages: 500 }, &mut |_| true).unwrap_err()
+    }
+
+    #[test]
+    fn an_error_of_the_engine_says_after_how_many_writes_it_stopped() {
+        let error = end(4, &[3, 3, 500, 4]);
+        assert!(matches!(error, LabError::Stopped { writes: 2, .. }), "{error:?}");
+        assert!(error.to_string().starts_with("stopped after 2 host writes: "), "{error}");
+    }
+
+    #[test]
+    fn a_trace_that_ends_early_says_how_much_was_done_and_asked() {
+        let error = end(9, &[3, 4]);
+        assert!(matches!(error, LabError::Short { what: "trace", done: 2, asked: 9, .. }), "{error:?}");
+        assert!(error.to_string().contains("the trace ended after 2 host page writes of 9 asked"), "{error}");
     }
 }

@@ -1,11 +1,11 @@
 //! One run: what it counts, where its warm window starts, what it says when it cannot be done.
 
 use margay_lab::{
-    AddressChoice, Capacity, Experiment, LabError, Limit, Outcome, Row, Source, TraceSource, prepare, run,
+    AddressChoice, Capacity, Experiment, LabError, Limit, Outcome, ResultRow, Source, TraceSource, prepare, run,
     run_prepared, size_from_trace,
 };
 use margay_media::DeviceSpec;
-use margay_trace::OpenOptions;
+use margay_trace::ReadOptions;
 use margay_workload::{OpKind, PageOp, Workload, WorkloadSpec};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ fn of_workload(text: &str) -> Experiment {
 }
 
 fn of_trace(path: &Path) -> Experiment {
-    let options = OpenOptions::default();
+    let options = ReadOptions::default();
     let source = TraceSource { path: path.into(), options, addresses: AddressChoice::Fold };
     Experiment::new(device(), Source::Trace(source))
 }
@@ -70,8 +70,8 @@ fn error(experiment: &Experiment) -> LabError {
 }
 
 /// A row without what differs from run to run: how fast the machine was.
-fn timeless(row: Row) -> Row {
-    Row { wall_s: 0.0, writes_per_s: 0.0, ..row }
+fn timeless(row: ResultRow) -> ResultRow {
+    ResultRow { wall_s: 0.0, writes_per_s: 0.0, ..row }
 }
 
 /// Host writes, reads and trims as a disk counts them that was filled before: of pages that it holds.
@@ -91,7 +91,7 @@ fn recount(ops: impl IntoIterator<Item = PageOp>, filled: u32) -> (u64, u64, u64
     (writes, reads, trims)
 }
 
-fn counts(row: &Row) -> (u64, u64, u64) {
+fn counts(row: &ResultRow) -> (u64, u64, u64) {
     (row.host_writes, row.host_reads, row.trims)
 }
 
@@ -176,7 +176,7 @@ fn the_warm_window_starts_at_the_host_write_that_the_row_names() {
         experiment.limit = Limit::Writes(whole.warm_from);
         let before = done(&experiment).row;
         assert_eq!(before.host_writes, whole.warm_from);
-        let programs = |row: &Row| row.host_writes + row.copies + row.metadata_pages;
+        let programs = |row: &ResultRow| row.host_writes + row.copies + row.metadata_pages;
         let warm = (programs(&whole) - programs(&before)) as f64 / (whole.host_writes - before.host_writes) as f64;
         assert_eq!(whole.wa_warm, warm, "{workload}");
         assert_ne!(whole.wa_warm, whole.wa, "{workload}");
@@ -241,7 +241,7 @@ fn the_seed_reaches_workloads_and_random_policies_and_no_others() {
     let with_seed = |mut experiment: Experiment, selection: &str, seed| {
         experiment.selection = selection.parse().unwrap();
         experiment.seed = seed;
-        Row { seed: 0, ..timeless(done(&experiment).row) }
+        ResultRow { seed: 0, ..timeless(done(&experiment).row) }
     };
     for selection in ["random", "d-choices:d=2"] {
         let row = |seed| with_seed(of_trace(&path), selection, seed);

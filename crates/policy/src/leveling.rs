@@ -102,7 +102,8 @@ impl Worn {
     }
 
     fn insert(&mut self, segments: &Segments, segment: SegmentId) {
-        let erases = segments.erases[segment.index()];
+        // The key u32::MAX means absent.
+        let erases = segments.erases[segment.index()].min(u32::MAX - 1);
         self.least_worn.set(segment.index(), erases);
         self.most_worn.set(segment.index(), u32::MAX - 1 - erases);
     }
@@ -132,7 +133,7 @@ impl Leveling for Threshold {
 
     fn after_erase(&mut self, segments: &Segments) -> LevelAction {
         match self.worn.least_worn.first() {
-            Some(at) if segments.max_erases - segments.erases[at] > self.spread => {
+            Some(at) if segments.max_erases.saturating_sub(segments.erases[at]) > self.spread => {
                 LevelAction::Relocate(SegmentId(at as u32))
             }
             _ => LevelAction::Rest,
@@ -185,7 +186,7 @@ impl Leveling for Swap {
         let (Some(fresh), Some(worn)) = (self.worn.least_worn.first(), self.worn.most_worn.first()) else {
             return LevelAction::Rest;
         };
-        if segments.erases[worn] <= segments.erases[fresh] + 1 {
+        if segments.erases[worn].saturating_sub(segments.erases[fresh]) <= 1 {
             return LevelAction::Rest;
         }
         let (fresh, worn) = (SegmentId(fresh as u32), SegmentId(worn as u32));
@@ -193,5 +194,32 @@ impl Leveling for Swap {
             self.resting.push_back((segments.total_erases + u64::from(self.rest), segment));
         }
         LevelAction::Swap { worn, fresh }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is done on a device whose sealed segments have these erase counts.
+    fn action(spec: &str, erases: &[u32]) -> LevelAction {
+        let mut segments = Segments::new(erases.len() as u32, 4, false);
+        let mut leveling = spec.parse::<LevelingSpec>().unwrap().build(erases.len() as u32).unwrap();
+        for (segment, count) in segments.ids().zip(erases) {
+            (segments.state[segment.index()], segments.erases[segment.index()]) = (State::Sealed, *count);
+            segments.max_erases = segments.max_erases.max(*count);
+            leveling.sealed(&segments, segment);
+        }
+        leveling.after_erase(&segments)
+    }
+
+    #[test]
+    fn erase_counts_at_their_end_are_counts_like_others() {
+        let swap = LevelAction::Swap { worn: SegmentId(1), fresh: SegmentId(0) };
+        assert_eq!(action("swap:from=5", &[7, u32::MAX, 9]), swap);
+        assert_eq!(action("swap:from=5", &[u32::MAX - 2, u32::MAX, u32::MAX - 1]), swap);
+        assert_eq!(action("swap:from=5", &[u32::MAX; 3]), LevelAction::Rest);
+        assert_eq!(action("threshold:spread=5", &[u32::MAX, 7, u32::MAX]), LevelAction::Relocate(SegmentId(1)));
+        assert_eq!(action("threshold:spread=5", &[u32::MAX; 3]), LevelAction::Rest);
     }
 }

@@ -8,7 +8,7 @@ use crate::memory::{Allowance, Held, REQUEST_OVERHEAD_BYTES};
 use crate::queue::{Closed, Entered, Lane};
 use crate::sender::send_replies;
 use margay_nbd::{Errno, Export, REQUEST_BYTES, Refusal, Replies, Request, RequestKind, Session};
-use margay_trace::{Kind, Request as TraceRequest};
+use margay_trace::{IoKind, Request as TraceRequest};
 use std::borrow::Cow;
 use std::io::{self, Cursor};
 use std::ops::Range;
@@ -403,13 +403,13 @@ fn ended(_: Closed) -> io::Error {
 /// A request as a trace has it, if it has it.
 fn recorded(request: &Request) -> Option<TraceRequest> {
     let kind = match request.kind {
-        RequestKind::Read { .. } => Kind::Read,
-        RequestKind::Write { .. } => Kind::Write,
-        RequestKind::Trim { .. } | RequestKind::WriteZeroes { .. } => Kind::Trim,
-        RequestKind::Flush => Kind::Flush,
+        RequestKind::Read { .. } => IoKind::Read,
+        RequestKind::Write { .. } => IoKind::Write,
+        RequestKind::Trim { .. } | RequestKind::WriteZeroes { .. } => IoKind::Trim,
+        RequestKind::Flush => IoKind::Flush,
         _ => return None,
     };
-    let len_bytes = if kind == Kind::Flush { 0 } else { u64::from(request.len_bytes) };
+    let len_bytes = if kind == IoKind::Flush { 0 } else { u64::from(request.len_bytes) };
     Some(TraceRequest { time_us: 0, kind, device: 0, offset_bytes: request.offset, len_bytes })
 }
 

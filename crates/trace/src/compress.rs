@@ -1,6 +1,7 @@
 use crate::TraceError;
+use crate::lines::MAX_LINE_BYTES;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use xxhash_rust::xxh3::Xxh3;
@@ -16,7 +17,22 @@ pub enum Compression {
     Xz,
 }
 
+impl Compression {
+    /// The error for a stream that cannot be read any further.
+    pub(crate) fn error(self, path: &str, requests: u64, error: io::Error) -> TraceError {
+        match self {
+            Self::Plain => TraceError::io(path, error),
+            _ => TraceError::Compressed { path: path.into(), requests, error },
+        }
+    }
+}
+
 const BUFFER_BYTES: usize = 1 << 17;
+/// Bytes by which a compressed file is recognized.
+const MAGIC_BYTES: u64 = 6;
+/// Bytes from which the format is detected. A line of the longest length fits.
+const HEAD_BYTES: u64 = MAX_LINE_BYTES as u64 + 1;
+const UTF8_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 type Source = Box<dyn Read + Send>;
 
@@ -49,27 +65,14 @@ fn open_source(path: &Path) -> io::Result<Source> {
     Ok(if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) })
 }
 
-/// A stream of the uncompressed bytes of a file, and how it is compressed.
-pub(crate) type Opened = (Box<dyn BufRead + Send>, Compression);
+/// A stream of uncompressed bytes.
+pub(crate) type Stream = Box<dyn BufRead + Send>;
 
-/// Opens a file, or the standard input for `-`, as a stream of its uncompressed bytes.
-pub(crate) fn open_stream(path: &Path) -> Result<Opened, TraceError> {
-    let io = |error| TraceError::io(&path.display().to_string(), error);
-    uncompressed(open_source(path).map_err(io)?).map_err(io)
-}
-
-/// As [`open_stream`], and hashes the file's bytes as they are read.
-pub(crate) fn open_hashed(path: &Path) -> Result<(Opened, Hashed), TraceError> {
-    let io = |error| TraceError::io(&path.display().to_string(), error);
-    let hashed = Hashed::new(open_source(path).map_err(io)?);
-    Ok((uncompressed(Box::new(hashed.clone())).map_err(io)?, hashed))
-}
-
-fn uncompressed(source: Source) -> io::Result<Opened> {
-    let mut raw = BufReader::with_capacity(BUFFER_BYTES, source);
-    let magic = peek(&mut raw)?;
+fn uncompressed(mut source: Source) -> io::Result<(Stream, Compression)> {
+    let magic = head_of(&mut source, MAGIC_BYTES)?;
+    let raw = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(magic.clone()).chain(source));
     let buffered = |reader: Box<dyn Read + Send>| Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
-    Ok(match magic {
+    Ok(match magic[..] {
         [0x1f, 0x8b, ..] => (buffered(Box::new(flate2::bufread::MultiGzDecoder::new(raw))), Compression::Gzip),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
             let decoder = zstd::stream::read::Decoder::with_buffer(raw)?;
@@ -82,13 +85,65 @@ fn uncompressed(source: Source) -> io::Result<Opened> {
     })
 }
 
-/// The next six bytes without consuming them, with zeros if there are fewer.
-fn peek(reader: &mut impl BufRead) -> io::Result<[u8; 6]> {
-    let mut magic = [0; 6];
-    let seen = reader.fill_buf()?;
-    let len = seen.len().min(6);
-    magic[..len].copy_from_slice(&seen[..len]);
-    Ok(magic)
+/// The first bytes of a stream, however small the parts are in which it arrives; fewer if it ends before.
+fn head_of(stream: &mut impl Read, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    stream.take(bytes).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// A trace whose format is not known yet. It is opened once: the standard input cannot be read twice.
+pub(crate) struct Input {
+    /// The name that stands in errors.
+    pub path: String,
+    /// Its first bytes, uncompressed.
+    pub head: Vec<u8>,
+    /// What is behind them.
+    rest: Stream,
+    pub compression: Compression,
+    /// The file, if there is one, to be hashed.
+    pub file: Option<Hashed>,
+}
+
+impl Input {
+    /// Opens a file, or the standard input for `-`, and reads its head.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let name = path.display().to_string();
+        let io = |error| TraceError::io(&name, error);
+        let file = Hashed::new(open_source(path).map_err(io)?);
+        let (stream, compression) = uncompressed(Box::new(file.clone())).map_err(io)?;
+        Self::new(name, stream, compression, Some(file))
+    }
+
+    /// A stream of uncompressed bytes.
+    pub fn of_stream(name: &str, stream: impl BufRead + Send + 'static) -> Result<Self, TraceError> {
+        Self::new(name.into(), Box::new(stream), Compression::Plain, None)
+    }
+
+    fn new(path: String, mut rest: Stream, compression: Compression, file: Option<Hashed>) -> Result<Self, TraceError> {
+        let mut head = head_of(&mut rest, HEAD_BYTES).map_err(|error| compression.error(&path, 0, error))?;
+        // A text of Windows may start with a mark that says that it is UTF-8.
+        if head.starts_with(UTF8_MARK) && !head.contains(&0) {
+            head.drain(..UTF8_MARK.len());
+        }
+        Ok(Self { path, head, rest, compression, file })
+    }
+
+    /// Whether the head is all that there is.
+    pub fn is_whole(&self) -> bool {
+        (self.head.len() as u64) < HEAD_BYTES - UTF8_MARK.len() as u64
+    }
+
+    /// The error for a stream that cannot be read.
+    pub fn error(&self, error: io::Error) -> TraceError {
+        self.compression.error(&self.path, 0, error)
+    }
+
+    /// All bytes from the first on.
+    pub fn take_stream(&mut self) -> Stream {
+        let rest = std::mem::replace(&mut self.rest, Box::new(io::empty()));
+        Box::new(Cursor::new(std::mem::take(&mut self.head)).chain(rest))
+    }
 }
 
 /// The 64-bit xxh3 hash of a file's bytes as they are stored, compressed or not.

@@ -1,19 +1,19 @@
-//! What a format has to say of itself: one [`Row`] each. The table of rows is in `formats`.
+//! What a format has to say of itself: one [`FormatRow`] each. The table of rows is in `formats`.
 
 use crate::layout::CsvLayout;
 use crate::lines::Sample;
 use crate::writer::OutputFile;
-use crate::{Kind, Request, TraceError};
+use crate::{IoKind, Request, TraceError};
 use std::fmt;
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 use std::str::FromStr;
 
 /// The uncompressed bytes of a trace.
-pub(crate) type Stream = Box<dyn BufRead + Send>;
+pub(crate) use crate::compress::Stream;
 
 /// One row of the table of formats: everything that margay knows of a format. A row without a reader does not
 /// compile.
-pub(crate) struct Row {
+pub(crate) struct FormatRow {
     /// Name on the command line and in results.
     pub name: &'static str,
     /// Layout of a line or record, with units.
@@ -69,7 +69,7 @@ pub(crate) struct Opening<'a> {
 pub(crate) struct Raw {
     /// On the file's own clock.
     pub time_ns: u128,
-    pub kind: Kind,
+    pub kind: IoKind,
     pub device: u32,
     pub offset_bytes: u64,
     pub len_bytes: u64,
@@ -87,7 +87,7 @@ impl Entry {
     pub const HEADER: Self = Self::Ignored("header");
     pub const COMMENT: Self = Self::Ignored("comment or empty line");
 
-    pub fn request(time_ns: u128, kind: Kind, device: u32, offset_bytes: u64, len_bytes: u64) -> Self {
+    pub fn request(time_ns: u128, kind: IoKind, device: u32, offset_bytes: u64, len_bytes: u64) -> Self {
         Self::Request(Raw { time_ns, kind, device, offset_bytes, len_bytes })
     }
 }
@@ -114,7 +114,7 @@ pub(crate) trait RecordReader: Send {
 #[derive(Clone, Copy)]
 pub struct Writer {
     /// Kinds of requests that the format can express; the others are left out.
-    pub kinds: &'static [Kind],
+    pub kinds: &'static [IoKind],
     /// Times are rounded down to this unit.
     pub time_unit_us: u64,
     pub(crate) form: WriterForm,
@@ -175,7 +175,7 @@ pub struct Example {
 /// # Ok::<(), margay_trace::TraceError>(())
 /// ```
 #[derive(Clone, Copy)]
-pub struct Format(pub(crate) &'static Row);
+pub struct Format(pub(crate) &'static FormatRow);
 
 impl Format {
     /// The name that is written on the command line and in results.

@@ -1,9 +1,8 @@
 use crate::compress::Compression;
 use crate::pages::PageTable;
-use crate::reader::{Counts, OpenOptions, open};
-use crate::{Kind, TraceError};
+use crate::reader::{Counts, TraceReader};
+use crate::{IoKind, TraceError};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Requests of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -70,13 +69,6 @@ pub struct TraceInfo {
     pub warnings: Vec<String>,
 }
 
-/// The memory of this machine in bytes, if the system tells it.
-pub fn host_memory_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
-}
-
 /// Devices of a trace.
 const MAX_DEVICES: usize = 1 << 16;
 
@@ -92,8 +84,7 @@ const TOUCHED: u32 = 1;
 
 /// Reads a trace to its end. Memory grows with the number of different pages, of `page_bytes` each, that it touches; it is
 /// an error if their table needs more than half of the machine's memory, or if there are more than 65,536 devices.
-pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<TraceInfo, TraceError> {
-    let mut reader = open(path, options)?;
+pub fn info(mut reader: TraceReader, page_bytes: u32) -> Result<TraceInfo, TraceError> {
     let page = u64::from(page_bytes.max(1));
     let (mut table, mut touched, mut written) = (PageTable::default(), 0u64, 0u64);
     let mut devices: BTreeMap<u32, DeviceInfo> = BTreeMap::new();
@@ -112,7 +103,7 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
         device.end_bytes = device.end_bytes.max(end);
         let pages = request.offset_bytes / page..end.div_ceil(page);
         match request.kind {
-            Kind::Write => {
+            IoKind::Write => {
                 device.writes += 1;
                 write_bytes = write_bytes.saturating_add(request.len_bytes);
                 aligned += u64::from(request.offset_bytes % page == 0 && end % page == 0);
@@ -127,7 +118,7 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
                     page_writes += 1;
                 }
             }
-            Kind::Read => {
+            IoKind::Read => {
                 device.reads += 1;
                 read_bytes = read_bytes.saturating_add(request.len_bytes);
                 for number in pages {
@@ -138,14 +129,11 @@ pub fn info(path: &Path, options: &OpenOptions, page_bytes: u32) -> Result<Trace
                     *count = (*count).max(TOUCHED);
                 }
             }
-            Kind::Trim | Kind::Flush => {}
+            IoKind::Trim | IoKind::Flush => {}
         }
     }
     let counts = reader.counts().clone();
-    let xxh3 = match reader.file_hash()? {
-        Some(hash) if path != Path::new("-") => format!("{hash:016x}"),
-        _ => String::new(),
-    };
+    let xxh3 = reader.file_hash()?.map_or_else(String::new, |hash| format!("{hash:016x}"));
     let mut info = TraceInfo {
         format: reader.format().name(),
         compression: reader.compression(),

@@ -29,9 +29,15 @@ pub fn take(bytes: &mut &[u8]) -> io::Result<Option<u64>> {
 }
 
 fn take_long(bytes: &mut &[u8]) -> io::Result<Option<u64>> {
+    let too_long = || io::Error::new(io::ErrorKind::InvalidData, "a number of more than 64 bits");
     let mut value = 0;
     for (at, byte) in bytes.iter().enumerate().take(MAX_BYTES) {
-        value |= u64::from(byte & 0x7f) << (7 * at);
+        let shift = 7 * at as u32;
+        let part = u64::from(byte & 0x7f);
+        if part << shift >> shift != part {
+            return Err(too_long());
+        }
+        value |= part << shift;
         if *byte < 0x80 {
             *bytes = &bytes[at + 1..];
             return Ok(Some(value));
@@ -40,7 +46,7 @@ fn take_long(bytes: &mut &[u8]) -> io::Result<Option<u64>> {
     if bytes.len() < MAX_BYTES {
         return Ok(None);
     }
-    Err(io::Error::new(io::ErrorKind::InvalidData, "a number of more than 64 bits"))
+    Err(too_long())
 }
 
 /// A number with a sign as one without, near to 0 if it is.
@@ -71,6 +77,11 @@ mod tests {
             assert_eq!(zigzag(unzigzag(number)), number);
         }
         assert!(take(&mut &[0xff; MAX_BYTES][..]).is_err());
+        for last in [2, 0x7f] {
+            let mut more_than_64_bits = [0xff; MAX_BYTES];
+            more_than_64_bits[MAX_BYTES - 1] = last;
+            assert!(take(&mut &more_than_64_bits[..]).is_err(), "{last}");
+        }
         assert_eq!([0, -1, 1, -2].map(zigzag), [0, 1, 2, 3]);
     }
 }

@@ -18,7 +18,6 @@ mod info;
 mod layout;
 pub mod leb128;
 mod lines;
-mod new_file;
 mod pages;
 mod reader;
 mod records;
@@ -29,18 +28,17 @@ mod writer;
 pub use compress::{Compression, hash_file};
 pub use error::TraceError;
 pub use format::{Example, Format, Writer};
-pub use info::{DeviceInfo, SizeInfo, TraceInfo, host_memory_bytes, info};
+pub use info::{DeviceInfo, SizeInfo, TraceInfo, info};
 pub use layout::{Column, CsvLayout, TimeUnit};
 pub use lines::MAX_LINE_BYTES;
-pub use new_file::{Existing, NewFile};
 pub use pages::PageTable;
-pub use reader::{BadLines, Counts, OpenOptions, TraceReader, open};
+pub use reader::{AnyTrace, BadLines, Counts, ReadOptions, TraceReader, open, open_any};
 pub use writer::{TraceWriter, convert};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum IoKind {
     /// Reads bytes.
     Read,
     /// Writes bytes.
@@ -57,7 +55,7 @@ pub struct Request {
     /// Time since the first request, in microseconds; never goes back.
     pub time_us: u64,
     /// What it does.
-    pub kind: Kind,
+    pub kind: IoKind,
     /// Number of the device it goes to.
     pub device: u32,
     /// First byte.

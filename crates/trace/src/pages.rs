@@ -1,7 +1,6 @@
 //! A number for each page of a trace.
 
 use crate::hash::FastMap;
-use crate::host_memory_bytes;
 
 /// Pages side by side that are found together: their numbers fill a cache line.
 const GROUP_PAGES: usize = 16;
@@ -26,7 +25,7 @@ pub struct PageTable {
 
 impl Default for PageTable {
     fn default() -> Self {
-        let max_bytes = host_memory_bytes().unwrap_or(8 << 30) / 2;
+        let max_bytes = margay_host::memory_bytes().unwrap_or(8 << 30) / 2;
         Self { directory: FastMap::default(), slabs: Vec::new(), last: None, max_bytes }
     }
 }

@@ -1,15 +1,16 @@
-use crate::compress::{Compression, Hashed, open_hashed};
+use crate::compress::{Compression, Hashed, Input};
 use crate::detect::detect;
 use crate::format::{Entry, LineReader, Opening, Raw, Reader, RecordReader, Stream};
 use crate::layout::CsvLayout;
-use crate::lines::{Lines, MAX_LINE_BYTES, NextLine, Sample, TOO_LONG};
-use crate::{Format, Kind, Request, TraceError};
+use crate::lines::{Lines, NextLine, Sample, TOO_LONG};
+use crate::vm::{VmFormat, VmHeader, VmReader};
+use crate::{Format, IoKind, Request, TraceError};
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead};
 use std::path::Path;
 
-/// What to do with a bad line. A line longer than [`MAX_LINE_BYTES`] and a bad record of a binary format are always
-/// errors.
+/// What to do with a bad line. A line longer than [`MAX_LINE_BYTES`](crate::MAX_LINE_BYTES) and a bad record of a binary
+/// format are always errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BadLines {
     /// Stop with an error.
@@ -24,7 +25,7 @@ pub enum BadLines {
 
 /// How to read a trace.
 #[derive(Clone, Debug, Default)]
-pub struct OpenOptions {
+pub struct ReadOptions {
     /// The format; detected if it is not given.
     pub format: Option<Format>,
     /// What to do with a bad line.
@@ -64,8 +65,6 @@ pub struct Counts {
 
 /// Bad lines whose errors are kept.
 const MAX_KEPT_BAD: usize = 5;
-/// Bytes from which the format is detected. A line of the longest length fits.
-const HEAD_BYTES: u64 = MAX_LINE_BYTES as u64 + 1;
 
 /// Where entries come from.
 enum Source {
@@ -98,26 +97,47 @@ impl std::fmt::Debug for TraceReader {
 /// Opens a trace: an iterator over its requests.
 ///
 /// ```
-/// use margay_trace::{Kind, OpenOptions, open};
+/// use margay_trace::{IoKind, ReadOptions, open};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("disk.csv");
 /// std::fs::write(&path, "time_us,op,device,offset_bytes,len_bytes\n0,write,0,0,4096\n250,read,0,8192,512\n")?;
 ///
-/// let mut trace = open(&path, &OpenOptions::default())?;
+/// let mut trace = open(&path, &ReadOptions::default())?;
 /// let written: u64 = trace
 ///     .by_ref()
-///     .map(|request| request.map(|request| if request.kind == Kind::Write { request.len_bytes } else { 0 }))
+///     .map(|request| request.map(|request| if request.kind == IoKind::Write { request.len_bytes } else { 0 }))
 ///     .sum::<Result<_, _>>()?;
 /// assert_eq!((written, trace.counts().requests), (4096, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// `-` is the standard input. The format is detected unless the options name it.
-pub fn open(path: &Path, options: &OpenOptions) -> Result<TraceReader, TraceError> {
-    let ((stream, compression), file) = open_hashed(path)?;
-    let reader = TraceReader::new(path.display().to_string(), stream, compression, options)?;
-    Ok(TraceReader { file: Some(file), ..reader })
+pub fn open(path: &Path, options: &ReadOptions) -> Result<TraceReader, TraceError> {
+    TraceReader::new(Input::open(path)?, options)
+}
+
+/// A trace of either sort.
+#[derive(Debug)]
+pub enum AnyTrace {
+    /// Requests to a disk.
+    Requests(Box<TraceReader>),
+    /// Page references of a program.
+    References(VmReader),
+}
+
+/// Opens a trace of either sort, as [`open`] and [`VmReader::open`] do. With a format or columns in the options it is one of
+/// requests. This is the way to read from the standard input what can be either: it can be opened only once.
+///
+/// # Errors
+/// As those two.
+pub fn open_any(path: &Path, options: &ReadOptions, reduction: VmHeader) -> Result<AnyTrace, TraceError> {
+    let input = Input::open(path)?;
+    let is_named = options.format.is_some() || options.csv.is_some();
+    if !is_named && VmFormat::detect(&input.head).is_some() {
+        return VmReader::new(input, reduction).map(AnyTrace::References);
+    }
+    TraceReader::new(input, options).map(|reader| AnyTrace::Requests(reader.into()))
 }
 
 impl TraceReader {
@@ -126,45 +146,36 @@ impl TraceReader {
     pub fn from_stream(
         name: &str,
         stream: impl BufRead + Send + 'static,
-        options: &OpenOptions,
+        options: &ReadOptions,
     ) -> Result<Self, TraceError> {
-        Self::new(name.into(), Box::new(stream), Compression::Plain, options)
+        Self::new(Input::of_stream(name, stream)?, options)
     }
 
-    fn new(
-        path: String,
-        mut stream: Stream,
-        compression: Compression,
-        options: &OpenOptions,
-    ) -> Result<Self, TraceError> {
-        let failed = |error: io::Error| match compression {
-            Compression::Plain => TraceError::io(&path, error),
-            _ => TraceError::Compressed { path: path.clone(), requests: 0, error },
-        };
-        let mut head = Vec::new();
-        (&mut stream).take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
-        if head.is_empty() {
-            return Err(TraceError::Empty { path, lines: 0 });
+    pub(crate) fn new(mut input: Input, options: &ReadOptions) -> Result<Self, TraceError> {
+        if input.head.is_empty() {
+            return Err(TraceError::Empty { path: input.path, lines: 0 });
         }
         let format = match (options.format, &options.csv) {
             (Some(format), _) => format,
             (None, Some(_)) => Format::CSV,
-            (None, None) => detect(&Sample::new(&path, &head, (head.len() as u64) < HEAD_BYTES))?,
+            (None, None) => detect(&Sample::new(&input.path, &input.head, input.is_whole()))?,
         };
-        let whole = |head: Vec<u8>| -> Stream { Box::new(io::Cursor::new(head).chain(stream)) };
         let source = match format.0.reader {
             Reader::Lines(new) => {
-                let reader = new(&Opening { head: &head, csv: options.csv.as_ref() })?;
-                Source::Lines(Lines::new(whole(head)), reader)
+                let reader = new(&Opening { head: &input.head, csv: options.csv.as_ref() })?;
+                Source::Lines(Lines::new(input.take_stream()), reader)
             }
-            Reader::Records(new) => match new(whole(head)).map_err(failed)? {
+            Reader::Records(new) => match new(input.take_stream()).map_err(|error| input.error(error))? {
                 Ok(records) => Source::Records(records),
-                Err(problem) => return Err(TraceError::BadLine { path, line: 1, problem, text: String::new() }),
+                Err(problem) => {
+                    return Err(TraceError::BadLine { path: input.path, line: 1, problem, text: String::new() });
+                }
             },
         };
+        let Input { path, compression, file, .. } = input;
         Ok(Self {
             path,
-            file: None,
+            file,
             source,
             compression,
             format,
@@ -204,14 +215,11 @@ impl TraceReader {
 
     #[cold]
     fn stream_error(&self, error: io::Error) -> TraceError {
-        let is_compressed = match &self.source {
-            Source::Lines(..) => false,
-            Source::Records(records) => records.is_compressed(),
+        let compression = match &self.source {
+            Source::Records(records) if records.is_compressed() => Compression::Zstd,
+            _ => self.compression,
         };
-        if self.compression == Compression::Plain && !is_compressed {
-            return TraceError::io(&self.path, error);
-        }
-        TraceError::Compressed { path: self.path.clone(), requests: self.counts.requests, error }
+        compression.error(&self.path, self.counts.requests, error)
     }
 
     /// The error for the line or record that was read last.
@@ -302,7 +310,7 @@ impl TraceReader {
             self.counts.other_devices += 1;
             return None;
         }
-        if raw.len_bytes == 0 && raw.kind != Kind::Flush {
+        if raw.len_bytes == 0 && raw.kind != IoKind::Flush {
             *self.counts.ignored.entry("request of no bytes").or_default() += 1;
             return None;
         }
@@ -315,10 +323,10 @@ impl TraceReader {
         self.last_us = self.last_us.max(us);
         self.counts.requests += 1;
         match raw.kind {
-            Kind::Read => self.counts.reads += 1,
-            Kind::Write => self.counts.writes += 1,
-            Kind::Trim => self.counts.trims += 1,
-            Kind::Flush => self.counts.flushes += 1,
+            IoKind::Read => self.counts.reads += 1,
+            IoKind::Write => self.counts.writes += 1,
+            IoKind::Trim => self.counts.trims += 1,
+            IoKind::Flush => self.counts.flushes += 1,
         }
         Some(Request {
             time_us: self.last_us,

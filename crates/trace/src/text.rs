@@ -1,6 +1,6 @@
 //! Fields of a line of text: splitting, numbers without a detour over floating point, device names.
 
-use crate::Kind;
+use crate::IoKind;
 use crate::hash::FastMap;
 use memchr::memchr_iter;
 use std::hash::Hash;
@@ -244,7 +244,7 @@ impl<'a, const D: u8> Columns<'a, D> {
 
     /// The next column as a request's type, in the words that most formats use.
     #[inline(always)]
-    pub fn read_or_write(&mut self) -> Result<Kind, String> {
+    pub fn read_or_write(&mut self) -> Result<IoKind, String> {
         let text = self.text("type")?;
         read_or_write(text).ok_or_else(|| self.wrong("the type is neither a read nor a write".into()))
     }
@@ -304,10 +304,10 @@ const POWERS_OF_TEN: [u64; 10] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 
 
 /// A request's type in the words that most formats use.
 #[inline]
-fn read_or_write(text: &[u8]) -> Option<Kind> {
+fn read_or_write(text: &[u8]) -> Option<IoKind> {
     match text {
-        b"R" | b"r" | b"Read" | b"read" | b"READ" => Some(Kind::Read),
-        b"W" | b"w" | b"Write" | b"write" | b"WRITE" => Some(Kind::Write),
+        b"R" | b"r" | b"Read" | b"read" | b"READ" => Some(IoKind::Read),
+        b"W" | b"w" | b"Write" | b"write" | b"WRITE" => Some(IoKind::Write),
         [first, .., last] if first.is_ascii_whitespace() || last.is_ascii_whitespace() => {
             read_or_write(text.trim_ascii())
         }

@@ -1,6 +1,7 @@
 use crate::format::{LineWriter, RecordWriter, Writer, WriterForm};
-use crate::reader::{Counts, OpenOptions, open};
-use crate::{Existing, Format, NewFile, Request, TraceError};
+use crate::reader::{Counts, TraceReader};
+use crate::{Format, Request, TraceError};
+use margay_host::{Existing, NewFile};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -122,9 +123,25 @@ impl TraceWriter {
     }
 }
 
-/// Reads the trace `from` and writes it to `writer`, which is finished. Returns the counts of what was read.
-pub fn convert(from: &Path, options: &OpenOptions, mut writer: TraceWriter) -> Result<Counts, TraceError> {
-    let mut reader = open(from, options)?;
+/// Reads a trace to its end and writes it to `writer`, which is finished. Returns the counts of what was read.
+///
+/// ```
+/// use margay_trace::{Format, ReadOptions, TraceReader, TraceWriter, convert, info, open};
+///
+/// let msr = "128166372003061629,usr,0,Write,0,8192,30\n128166372013061629,usr,0,Read,4096,4096,30\n";
+/// let reader = TraceReader::from_stream("usr_0.csv", msr.as_bytes(), &ReadOptions::default())?;
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("usr.mgt");
+/// assert_eq!(convert(reader, TraceWriter::create(&path, Format::MGT)?)?.requests, 2);
+///
+/// let facts = info(open(&path, &ReadOptions::default())?, 4096)?;
+/// assert_eq!((facts.page_writes, facts.duration_s), (2, 1.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The trace cannot be read, or the other one cannot be written.
+pub fn convert(mut reader: TraceReader, mut writer: TraceWriter) -> Result<Counts, TraceError> {
     for request in reader.by_ref() {
         writer.write(&request?)?;
     }

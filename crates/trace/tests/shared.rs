@@ -4,7 +4,7 @@
 
 mod skip;
 
-use margay_trace::{OpenOptions, info, open};
+use margay_trace::{ReadOptions, info, open};
 use std::path::{Path, PathBuf};
 
 fn folder() -> Option<PathBuf> {
@@ -35,7 +35,7 @@ fn every_shared_trace_is_detected_and_has_the_counts_of_its_readme() {
         ("llm-opt7b-cachedrop.trace.zst", "mqsim", 36_873, 5_000, 592_453, 592_453),
     ];
     for (name, format, requests, writes, page_writes, distinct) in table {
-        let info = info(&folder.join(name), &OpenOptions::default(), 4096).unwrap();
+        let info = info(open(&folder.join(name), &ReadOptions::default()).unwrap(), 4096).unwrap();
         assert_eq!(info.format, format, "{name}");
         let found = (
             info.counts.requests,
@@ -52,7 +52,7 @@ fn every_shared_trace_is_detected_and_has_the_counts_of_its_readme() {
 fn the_binary_week_equals_its_csv_request_by_request() {
     let Some(folder) = folder() else { return };
     let read = |name: &str| -> Vec<_> {
-        open(&folder.join(name), &OpenOptions::default()).unwrap().map(|request| request.unwrap()).collect()
+        open(&folder.join(name), &ReadOptions::default()).unwrap().map(|request| request.unwrap()).collect()
     };
     let (binary, text) = (read("hplajw-1week.srt.zst"), read("hplajw-1week.csv.zst"));
     assert_eq!(binary.len(), text.len());

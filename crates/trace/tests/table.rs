@@ -1,12 +1,12 @@
 //! What every format of the table has to keep, on the example in its row. A new format is tested here without a line
 //! of code.
 
-use margay_trace::{BadLines, Format, Kind, OpenOptions, Request, TraceError, TraceReader, TraceWriter, open};
+use margay_trace::{BadLines, Format, IoKind, ReadOptions, Request, TraceError, TraceReader, TraceWriter, open};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::io::Cursor;
 
-fn read(name: &str, bytes: &[u8], options: &OpenOptions) -> Result<(Format, Vec<Request>), TraceError> {
+fn read(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<(Format, Vec<Request>), TraceError> {
     let reader = TraceReader::from_stream(name, Cursor::new(bytes.to_vec()), options)?;
     let format = reader.format();
     Ok((format, reader.collect::<Result<_, _>>()?))
@@ -14,13 +14,13 @@ fn read(name: &str, bytes: &[u8], options: &OpenOptions) -> Result<(Format, Vec<
 
 fn read_example(format: Format) -> Vec<Request> {
     let example = format.example();
-    let (found, requests) = read(example.file_name, example.bytes, &OpenOptions::default()).unwrap();
+    let (found, requests) = read(example.file_name, example.bytes, &ReadOptions::default()).unwrap();
     assert_eq!(found, format);
     requests
 }
 
-fn options(format: Format) -> OpenOptions {
-    OpenOptions { format: Some(format), ..OpenOptions::default() }
+fn options(format: Format) -> ReadOptions {
+    ReadOptions { format: Some(format), ..ReadOptions::default() }
 }
 
 /// Whether a format is binary: then its reader stops at the first bad record even if bad lines are to be skipped.
@@ -39,7 +39,7 @@ fn every_row_says_what_it_is_under_a_name_of_its_own() {
         assert!(!format.summary().is_empty() && !format.source().is_empty(), "{name}");
         assert!(format.detected_by().starts_with("the first") || format.detected_by().starts_with("a file name"));
         if let Some(writer) = format.writer() {
-            assert!(writer.kinds.contains(&Kind::Write) && writer.time_unit_us > 0, "{name}");
+            assert!(writer.kinds.contains(&IoKind::Write) && writer.time_unit_us > 0, "{name}");
         }
     }
 }
@@ -63,7 +63,7 @@ fn every_example_is_read_compressed() {
         let example = format.example();
         let path = folder.path().join(format!("{}.zst", example.file_name));
         std::fs::write(&path, zstd::encode_all(example.bytes, 1).unwrap()).unwrap();
-        let reader = open(&path, &OpenOptions::default()).unwrap();
+        let reader = open(&path, &ReadOptions::default()).unwrap();
         assert_eq!(reader.format(), *format);
         assert_eq!(reader.map(Result::unwrap).collect::<Vec<_>>(), read_example(*format), "{format}");
     }
@@ -76,14 +76,14 @@ fn a_line_of_garbage_is_an_error_with_its_number_in_every_text_format() {
         let mut bytes = example.bytes.to_vec();
         bytes.extend(b"not; a line of anything\n");
         let line = bytes.iter().filter(|byte| **byte == b'\n').count();
-        for options in [OpenOptions::default(), options(*format)] {
+        for options in [ReadOptions::default(), options(*format)] {
             let error = read(example.file_name, &bytes, &options).unwrap_err().to_string();
             let place = format!("{}:{line}: ", example.file_name);
             // One bad line among few is too many for detection; then the error names the formats.
             let unknown = options.format.is_none() && error.contains("the format is not recognized");
             assert!(unknown || (error.starts_with(&place) && error.contains("not; a line")), "{format}: {error}");
         }
-        let skip = OpenOptions { bad_lines: BadLines::Skip { limit: None }, ..options(*format) };
+        let skip = ReadOptions { bad_lines: BadLines::Skip { limit: None }, ..options(*format) };
         let skipped = read(example.file_name, &bytes, &skip).unwrap().1;
         assert_eq!(skipped.len() as u64, example.requests, "{format}");
     }
@@ -94,7 +94,7 @@ fn a_trace_cut_anywhere_never_panics_and_a_cut_record_is_an_error() {
     for format in Format::ALL {
         let example = format.example();
         for end in 0..example.bytes.len() {
-            for options in [OpenOptions::default(), options(*format)] {
+            for options in [ReadOptions::default(), options(*format)] {
                 let result = read(example.file_name, &example.bytes[..end], &options);
                 if is_binary(*format) && end + 1 == example.bytes.len() {
                     assert!(result.is_err(), "{format}: the last byte is missing");
@@ -111,7 +111,7 @@ fn a_trace_cut_anywhere_never_panics_and_a_cut_record_is_an_error() {
 fn no_example_makes_the_reader_of_another_format_panic() {
     for (of, format) in Format::ALL.iter().flat_map(|of| Format::ALL.iter().map(move |format| (of, format))) {
         for bad_lines in [BadLines::Stop, BadLines::Skip { limit: None }] {
-            let options = OpenOptions { bad_lines, ..options(*format) };
+            let options = ReadOptions { bad_lines, ..options(*format) };
             let requests = read("-", of.example().bytes, &options).map_or(0, |(_, requests)| requests.len());
             assert!(requests <= of.example().bytes.len(), "{of} as {format}");
         }
@@ -122,7 +122,7 @@ fn no_example_makes_the_reader_of_another_format_panic() {
 fn garbage_is_an_error_in_every_format_and_never_taken_for_one() {
     let binary: Vec<u8> = (0..5000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     assert!(binary.contains(&0));
-    let error = read("garbage", &binary, &OpenOptions::default()).unwrap_err().to_string();
+    let error = read("garbage", &binary, &ReadOptions::default()).unwrap_err().to_string();
     assert!(error.contains("it is binary and starts with the first bytes of no known format"), "{error}");
     for format in Format::ALL {
         assert!(read("garbage", &binary, &options(*format)).is_err(), "{format}");
@@ -159,7 +159,7 @@ fn round_trip(format: Format, extension: &str, requests: &[Request]) -> (Vec<Req
     let mut out = TraceWriter::create(&path, format).unwrap();
     requests.iter().for_each(|request| out.write(request).unwrap());
     out.finish().unwrap();
-    let reader = open(&path, &OpenOptions::default()).unwrap();
+    let reader = open(&path, &ReadOptions::default()).unwrap();
     assert_eq!(reader.format(), format);
     let read: Vec<_> = reader.map(Result::unwrap).collect();
     let kept: Vec<_> = requests.iter().filter(|request| writer.kinds.contains(&request.kind)).copied().collect();
@@ -181,11 +181,11 @@ proptest! {
         steps in prop::collection::vec((0u64..1 << 40, 0usize..4, 0u32..3, 0u64..1 << 45, 1u64..1 << 30), 0..60),
         extension in prop::sample::select(vec!["", ".gz", ".zst"]),
     ) {
-        let mut requests = vec![Request { time_us: 0, kind: Kind::Write, device: 2, offset_bytes: 0, len_bytes: 512 }];
+        let mut requests = vec![Request { time_us: 0, kind: IoKind::Write, device: 2, offset_bytes: 0, len_bytes: 512 }];
         for (gap_us, kind, device, offset_bytes, len) in steps {
-            let kind = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush][kind];
+            let kind = [IoKind::Read, IoKind::Write, IoKind::Trim, IoKind::Flush][kind];
             let time_us = requests.last().map_or(0, |request| request.time_us) + gap_us;
-            let (offset_bytes, len_bytes) = if kind == Kind::Flush { (0, 0) } else { (offset_bytes, len) };
+            let (offset_bytes, len_bytes) = if kind == IoKind::Flush { (0, 0) } else { (offset_bytes, len) };
             requests.push(Request { time_us, kind, device, offset_bytes, len_bytes });
         }
         for format in Format::ALL.iter().filter(|format| format.writer().is_some()) {

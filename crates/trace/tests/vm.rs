@@ -2,11 +2,12 @@
 
 mod skip;
 
+use margay_host::Existing;
 use margay_trace::vm::{
     CaptureOptions, LoadOptions, MAX_PAGES, PageMap, Reference, References, VmFormat, VmHeader, VmReader, VmWriter,
-    capture, info, is_vm_trace,
+    capture, info,
 };
-use margay_trace::{Existing, TraceError};
+use margay_trace::{AnyTrace, ReadOptions, TraceError, hash_file, open_any};
 use proptest::prelude::*;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
@@ -28,7 +29,8 @@ proptest! {
         let path = folder.path().join(if zst { "a.vmt.zst" } else { "a.vmt" });
         let records: Vec<_> = records.into_iter().map(|(page, write)| Reference { page, write }).collect();
         write(&path, &records);
-        prop_assert!(is_vm_trace(&path).unwrap());
+        let opened = open_any(&path, &ReadOptions::default(), VmHeader::DEFAULT).unwrap();
+        prop_assert!(matches!(opened, AnyTrace::References(_)));
         prop_assert_eq!(read(&path).unwrap(), records);
     }
 
@@ -43,6 +45,22 @@ proptest! {
             prop_assert!(error.to_string().contains("record"), "{}", error);
         }
     }
+}
+
+#[test]
+fn a_page_number_that_the_format_has_no_room_for_is_an_error_and_not_another_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vmt");
+    let mut writer = VmWriter::create(&path, VmHeader::DEFAULT).unwrap();
+    let last = Reference { page: (1 << 61) - 1, write: true };
+    writer.write(last).unwrap();
+    for page in [1 << 61, 1 << 62, u64::MAX] {
+        let error = writer.write(Reference { page, write: false }).unwrap_err().to_string();
+        assert!(error.contains("a.vmt") && error.contains("of record 2 is not below 2^61"), "{error}");
+    }
+    writer.write(Reference { page: 0, write: false }).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(read(&path).unwrap(), [last, Reference { page: 0, write: false }]);
 }
 
 const LACKEY: &str = "==7== Lackey, an example Valgrind tool\nI  04001000,3\n L 1ffeffe7e,2\n S 1ffefffff,2\n M 04001000,8\nI  04001003,3\n";
@@ -149,7 +167,7 @@ fn info_counts_records_and_pages() {
     let path = folder.path().join("a.vmt");
     let records = [(1000, false), (5, true), (5, true), (1001, true), (5, false)];
     write(&path, &records.map(|(page, write)| Reference { page, write }));
-    let info = info(&path, VmHeader::DEFAULT).unwrap();
+    let info = info(&mut VmReader::open(&path, VmHeader::DEFAULT).unwrap()).unwrap();
     assert_eq!((info.records, info.writes, info.pages, info.written_pages), (5, 3, 3, 2));
     assert_eq!((info.format.name(), info.header), ("vmt", VmHeader::DEFAULT));
 }
@@ -171,10 +189,25 @@ fn a_small_file_that_touches_too_many_pages_is_an_error_at_the_bound() {
         let error = References::load(&path, &options).unwrap_err().to_string();
         assert!(error.contains(&place), "{error}");
     }
-    let error = info(&path, VmHeader::DEFAULT).unwrap_err().to_string();
+    let error = info(&mut VmReader::open(&path, VmHeader::DEFAULT).unwrap()).unwrap_err().to_string();
     assert!(error.contains(&place), "{error}");
     let options = LoadOptions { page_shift: 11, chunk_pages: 0, map: PageMap::Chunks, only_written: false };
     assert!(References::load(&path, &options).unwrap_err().to_string().contains("chunks of 0 pages"));
+}
+
+#[test]
+fn chunks_larger_than_any_trace_are_an_error_and_take_no_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vmt");
+    write(&path, &[Reference { page: 1 << 40, write: true }]);
+    let load = |chunk_pages| {
+        let options = LoadOptions { page_shift: 11, chunk_pages, map: PageMap::Chunks, only_written: false };
+        References::load(&path, &options)
+    };
+    assert!(load(u32::MAX).unwrap_err().to_string().contains("chunks of 4294967295 pages; the max is 16777216"));
+    let largest = load(1 << 24).unwrap();
+    assert_eq!((largest.pages(), largest.len()), (1 << 24, 1));
+    assert_eq!(largest.file_hash(), hash_file(&path).unwrap());
 }
 
 #[test]

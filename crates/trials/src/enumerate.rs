@@ -14,6 +14,9 @@ pub(crate) trait TrialTarget {
     /// The contents that the device may hold after a cut.
     type Oracle: Clone;
 
+    /// What decides about everything that is drawn.
+    fn seed(&self) -> u64;
+
     /// A name for messages.
     fn name(&self) -> String;
 
@@ -29,8 +32,25 @@ pub(crate) trait TrialTarget {
     /// Mounts. False if the power was lost meanwhile.
     fn mount<D: TrialDevice>(&self, device: &mut D) -> Result<bool, String>;
 
+    /// Mounts a device whose power is on, and compares; `when` is for messages.
+    fn check<D: TrialDevice>(&self, device: &mut D, oracle: &mut Self::Oracle, when: &str) -> Result<(), String>;
+
+    /// Mounts, goes on with more operations, compares, and syncs; on a device that is cached come operations that are not
+    /// synced.
+    fn go_on<D: TrialDevice>(&self, device: &mut D, oracle: &mut Self::Oracle) -> Result<(), String>;
+
     /// Mounts, compares with the oracle, goes on with more operations, and compares after them and after another mount.
-    fn recover<D: TrialDevice>(&self, device: D, oracle: Self::Oracle) -> Result<(), String>;
+    fn recover<D: TrialDevice>(&self, mut device: D, mut oracle: Self::Oracle) -> Result<(), String> {
+        self.check(&mut device, &mut oracle, "after recovery")?;
+        if device.is_cached() {
+            // What was read after the recovery is there for good.
+            device.lose_power(self.seed());
+            self.check(&mut device, &mut oracle, "after another power cut")?;
+        }
+        self.go_on(&mut device, &mut oracle)?;
+        device.lose_power(self.seed() ^ 1);
+        self.check(&mut device, &mut oracle, "after the second mount")
+    }
 }
 
 /// Which cuts are tried: every `stride`-th operation of the script, starting at `seed` modulo `stride`; after about one

@@ -151,8 +151,14 @@ pub(crate) struct Troubles {
     pub tries: u64,
 }
 
-/// Lets calls fail on a file that a host caches, or on a chip.
-pub(crate) fn trouble<S: Troubled>(target: &S, troubles: Troubles, is_cached: bool) -> Tally {
+/// Lets calls fail on a chip, and on a file that a host caches.
+pub(crate) fn trouble<S: Troubled>(target: &S, troubles: Troubles) -> Tally {
+    let mut tally = trouble_on(target, troubles, false);
+    tally.merge(trouble_on(target, troubles, true));
+    tally
+}
+
+fn trouble_on<S: Troubled>(target: &S, troubles: Troubles, is_cached: bool) -> Tally {
     let mut tally = Tally::default();
     let blank = host(target.geometry(), is_cached.then_some(4096));
     let base = target.base(blank, false);

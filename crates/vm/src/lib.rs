@@ -8,6 +8,24 @@
 //! [`Paging`] both together.
 //!
 //! This crate speaks the language of its paper: a *block* is a segment, the *victim* a log block.
+//!
+//! ```
+//! use margay_flash::{Geometry, Lpn};
+//! use margay_format::Plain;
+//! use margay_hybrid::HybridConfig;
+//! use margay_media::NullFlash;
+//! use margay_vm::{CacheConfig, Paging};
+//!
+//! // 256 pages on flash with 8 log blocks, 32 of them in memory.
+//! let flash = Plain::new(NullFlash::new(Geometry::new(32, 16, 2048)?));
+//! let cache = CacheConfig::new(32, "lda-gc1".parse()?);
+//! let mut paging = Paging::new(flash, HybridConfig::swap(256, 8), cache, true)?;
+//! for step in 0..20_000 {
+//!     paging.reference(Lpn(step * 37 % 256), step % 3 == 0)?;
+//! }
+//! assert!(paging.store().counters().erases > 0 && paging.cache().is_full());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![no_std]
 extern crate alloc;
 

@@ -42,6 +42,23 @@ impl CheckReport {
 
 /// Recomputes everything from what is on flash: looks into every segment, compares with the checkpoint if there is
 /// one, reads every page and its checksum, recounts all counts. Writes nothing.
+///
+/// ```
+/// use margay_media::RamFlash;
+/// use margay_volume::flash::Geometry;
+/// use margay_volume::{Disk, FormatOptions, Hint, check};
+///
+/// let mut chip = RamFlash::new(Geometry::new(64, 32, 2048)?.with_spare(64));
+/// let mut disk = Disk::format(&mut chip, &FormatOptions::default())?;
+/// disk.write(7, &[1; 2048], Hint::None, 0)?;
+/// disk.stop()?;
+/// let report = check(&mut chip)?;
+/// assert!(report.is_clean() && report.has_checkpoint && report.mapped_pages == 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The device holds no disk, one of a newer version, or fails.
 pub fn check<F: Flash>(mut device: F) -> Result<CheckReport, VolumeError> {
     let superblock = find(&mut device)?;
     let (mut scanning, _) = store(&mut device, &superblock)?;

@@ -58,6 +58,27 @@ pub fn format_files<F: Flash>(device: F, options: &FilesFormatOptions) -> Result
 }
 
 /// Opens a file system on a device that was formatted before.
+///
+/// ```
+/// use margay_media::RamFlash;
+/// use margay_volume::flash::Geometry;
+/// use margay_volume::fs::{NewObject, ROOT};
+/// use margay_volume::{FilesFormatOptions, FilesOpenOptions, format_files, open_files};
+///
+/// let mut chip = RamFlash::new(Geometry::new(64, 32, 2048)?.with_spare(64));
+/// let mut files = format_files(&mut chip, &FilesFormatOptions::default())?;
+/// files.create(ROOT, b"a", &NewObject::FILE)?;
+/// files.sync()?;
+/// drop(files);
+///
+/// let opened = open_files(&mut chip, &FilesOpenOptions::default())?;
+/// assert!(opened.problems.is_empty() && !opened.has_losses);
+/// assert_eq!(opened.files.resolve(b"a")?.size, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The device holds no file system, one of a newer version, or fails.
 pub fn open_files<F: Flash>(mut device: F, options: &FilesOpenOptions) -> Result<OpenedFiles<F>, VolumeError> {
     let mut superblock = find(&mut device)?;
     let allocator = options.allocator.as_ref().map(|allocator| allocator as _);

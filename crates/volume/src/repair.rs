@@ -10,7 +10,7 @@ use alloc::{vec, vec::Vec};
 use core::ops::Range;
 use margay_flash::{Flash, Lpn};
 use margay_format::{Formatted, Store, Superblock};
-use margay_fs::{Attributes, Change, Fs, FsError, Kind, NewObject, Problem, ROOT, Time};
+use margay_fs::{Attributes, Change, Fs, FsError, NewObject, ObjectKind, Problem, ROOT, Time};
 use margay_log::Hint;
 
 /// The options of a superblock that disks and file systems have alike.
@@ -41,6 +41,22 @@ pub struct DiskRepair<F> {
 
 /// Copies a disk, page by page, to another device of the same shape, which is formatted as the first was, but for erase
 /// counts. All that is on the second is lost.
+///
+/// ```
+/// use margay_media::RamFlash;
+/// use margay_volume::flash::Geometry;
+/// use margay_volume::{Disk, FormatOptions, Hint, repair_disk};
+///
+/// let blank = RamFlash::new(Geometry::new(64, 32, 2048)?.with_spare(64));
+/// let mut chip = blank.clone();
+/// let mut disk = Disk::format(&mut chip, &FormatOptions::default())?;
+/// disk.write(7, &[1; 2048], Hint::None, 0)?;
+/// disk.flush()?;
+/// drop(disk);
+/// let repaired = repair_disk(&mut chip, blank)?;
+/// assert!(repaired.lost_pages.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// The first device holds no disk that can be opened; the second is too small or fails.
@@ -151,7 +167,7 @@ impl<F: Flash, T: Flash> Copy<'_, F, T> {
             for (name, attributes) in names {
                 let path = [&path[..], b"/", &name].concat();
                 let object = self.one(copy, &name, &attributes, &path)?;
-                if attributes.kind == Kind::Directory {
+                if attributes.kind == ObjectKind::Directory {
                     folders.push((attributes.object, object, path));
                 }
             }
@@ -172,10 +188,10 @@ impl<F: Flash, T: Flash> Copy<'_, F, T> {
         let target = self.from.read_link(found.object).map_or_else(|_| Vec::new(), <[u8]>::to_owned);
         let Attributes { kind, mode, uid, gid, rdev, .. } = *found;
         let object = self.to.create(folder, name, &NewObject { kind, mode, uid, gid, rdev, target: &target })?.object;
-        if kind == Kind::Directory {
+        if kind == ObjectKind::Directory {
             return Ok(object);
         }
-        if kind == Kind::File {
+        if kind == ObjectKind::File {
             self.content(found, object, path)?;
         }
         self.describe(found, object)?;

@@ -1,7 +1,7 @@
 //! Images of other times, of other kinds, and damaged ones.
 
 use margay_flash::{Flash, Geometry, Ppn};
-use margay_fs::{AllocatorSpec, Kind, NewObject, ROOT};
+use margay_fs::{AllocatorSpec, NewObject, ObjectKind, ROOT};
 use margay_media::{ImageFlash, RamFlash};
 use margay_volume::{
     Files, FilesFormatOptions as FormatOptions, FilesOpenOptions as OpenOptions, VolumeError, check_files as check,
@@ -59,7 +59,7 @@ fn used(geometry: Geometry) -> SharedFlash {
     }
     let first = fs.resolve(b"folder/a").unwrap().object;
     fs.link(first, ROOT, b"link").unwrap();
-    fs.create(ROOT, b"s", &NewObject { kind: Kind::Symlink, target: b"folder/a", ..NewObject::FILE }).unwrap();
+    fs.create(ROOT, b"s", &NewObject { kind: ObjectKind::Symlink, target: b"folder/a", ..NewObject::FILE }).unwrap();
     fs.stop().unwrap();
     chip
 }
@@ -74,7 +74,7 @@ fn survives(chip: &SharedFlash) {
         while let Some(folder) = folders.pop() {
             for (name, attributes) in fs.list(folder).unwrap() {
                 match attributes.kind {
-                    Kind::Directory => folders.push(attributes.object),
+                    ObjectKind::Directory => folders.push(attributes.object),
                     _ => {
                         // What is lost is an error; what it is is not the matter here.
                         let _ = fs.read(attributes.object, 100, &mut data);

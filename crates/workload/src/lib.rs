@@ -2,6 +2,18 @@
 //!
 //! A workload is the same for the same seed on every machine: integers come from Xoshiro256++, and every
 //! transcendental function from `libm`.
+//!
+//! ```
+//! use margay_workload::{OpKind, Workload, WorkloadSpec};
+//!
+//! let spec: WorkloadSpec = "hot-cold:90/10,writes=1000,reads=0.3".parse()?;
+//! let mut workload = Workload::new(&spec, 500, 7)?;
+//! let mut ops = Vec::new();
+//! while workload.next_batch(&mut ops, 64) > 0 {}
+//! assert_eq!(ops.iter().filter(|op| op.kind == OpKind::Write).count(), 1000);
+//! assert!(ops.iter().all(|op| op.lpn < 500));
+//! # Ok::<(), margay_workload::WorkloadError>(())
+//! ```
 
 mod error;
 mod files;

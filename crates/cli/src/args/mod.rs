@@ -20,7 +20,7 @@ pub use trace::TraceCommand;
 
 use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use margay_trace::Existing;
+use margay_host::Existing;
 use serde::Deserialize;
 use std::path::PathBuf;
 

@@ -64,7 +64,8 @@ pub enum Pages {
 
 #[derive(Debug, Args)]
 pub struct VmReplayArgs {
-    /// The trace: VMT1 (see `margay trace capture`), or the text of valgrind --tool=lackey --trace-mem=yes
+    /// The trace: VMT1 (see `margay trace capture`), or the text of valgrind --tool=lackey --trace-mem=yes; - is the standard
+    /// input
     pub trace: PathBuf,
     /// How the store is cleaned (repeat the option; all schemes by default)
     #[arg(long, short = 's', ignore_case = true, value_parser = named::<Scheme>(scheme_rows()))]

@@ -3,7 +3,7 @@
 use super::ForceArg;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
-use margay_trace::{BadLines, CsvLayout, Format, OpenOptions};
+use margay_trace::{BadLines, CsvLayout, Format, ReadOptions};
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub struct ReadingArgs {
 }
 
 impl ReadingArgs {
-    pub fn options(&self) -> Result<OpenOptions, Failure> {
+    pub fn options(&self) -> Result<ReadOptions, Failure> {
         let format = self.trace_format.as_deref().map(str::parse::<Format>).transpose()?;
         let csv = match &self.csv_layout {
             None => None,
@@ -42,7 +42,7 @@ impl ReadingArgs {
         };
         let bad_lines =
             if self.skip_bad_lines { BadLines::Skip { limit: self.bad_line_limit } } else { BadLines::Stop };
-        Ok(OpenOptions { format, bad_lines, csv, devices: self.trace_device.clone() })
+        Ok(ReadOptions { format, bad_lines, csv, devices: self.trace_device.clone() })
     }
 }
 
@@ -50,7 +50,7 @@ impl ReadingArgs {
 pub enum TraceCommand {
     /// Describe traces: requests, footprint, rewrites, skew, and anything that looks wrong
     Info {
-        /// The traces
+        /// The traces; - is the standard input
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Page size in which footprint and rewrites are counted, in bytes
@@ -64,7 +64,7 @@ pub enum TraceCommand {
     },
     /// Convert a trace to another format
     Convert {
-        /// The trace to read
+        /// The trace to read; - is the standard input
         from: PathBuf,
         /// The trace to write; it is compressed if its name ends in .zst or .gz
         to: PathBuf,
@@ -112,7 +112,7 @@ pub enum TraceCommand {
     },
     /// Print the first requests of a trace
     Head {
-        /// The trace
+        /// The trace; - is the standard input
         file: PathBuf,
         /// How many requests to print
         #[arg(long, short = 'n', default_value_t = 10)]

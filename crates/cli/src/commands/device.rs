@@ -3,8 +3,8 @@
 use crate::failure::{Failure, of_image};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+use margay_host::memory_bytes;
 use margay_media::ImageFlash;
-use margay_trace::host_memory_bytes;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ pub const FILES_MEMORY: u64 = 12;
 /// Refuses a device for whose tables this machine has not enough memory.
 pub fn check_memory(image: &Path, geometry: &Geometry, bytes_per_page: u64) -> Result<(), Failure> {
     let needed = u64::from(geometry.pages()) * bytes_per_page;
-    match host_memory_bytes() {
+    match memory_bytes() {
         Some(memory) if needed > memory => Err(Failure::Usage(format!(
             "{}: to open a device of {} pages takes about {} of memory, and this machine has {}; larger pages take less",
             image.display(),

@@ -10,7 +10,7 @@ use crate::commands::{fs_copy as copying, fs_list as listing};
 use crate::failure::{Failure, of_volume};
 use crate::output::{print_bytes, shown};
 use margay_flash::Flash;
-use margay_fs::{Attributes, FsError, Kind, NewObject, ROOT};
+use margay_fs::{Attributes, FsError, NewObject, ObjectKind, ROOT};
 use margay_fuse::{FileSystem, now};
 use margay_media::DeviceSpec;
 use margay_theory::cleaning_cost;
@@ -146,7 +146,7 @@ fn remove(fs: &mut Files, image: &Path, path: &str, recursive: bool) -> Result<(
 
 fn remove_one(fs: &mut Files, parent: u32, name: &[u8], recursive: bool) -> Result<(), FsError> {
     let attributes = fs.lookup(parent, name)?;
-    if attributes.kind != Kind::Directory {
+    if attributes.kind != ObjectKind::Directory {
         return fs.unlink(parent, name);
     }
     if recursive {

@@ -2,8 +2,8 @@ use super::device::{DISK_MEMORY, Watched, check_memory, size};
 use crate::args::{FormatArgs, GeometryArgs, bytes, exported_pages};
 use crate::failure::{Failure, of_image, of_volume};
 use margay_flash::{Flash, Geometry};
+use margay_host::{Existing, NewFile};
 use margay_media::{DeviceSpec, ImageFlash};
-use margay_trace::{Existing, NewFile};
 use margay_volume::{FormatOptions, StoreOptions, Volume};
 use std::path::Path;
 

@@ -3,8 +3,8 @@
 use super::files::{Files, at, changing, opened, parent_of, resolve};
 use super::repair::text_of;
 use crate::failure::Failure;
-use margay_fs::{FsError, Kind, NewObject, RenameFlags, Time};
-use margay_trace::{Existing, NewFile};
+use margay_fs::{FsError, NewObject, ObjectKind, RenameFlags, Time};
+use margay_host::{Existing, NewFile};
 use margay_volume::{Part, note_range, read_parts};
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -27,8 +27,8 @@ pub fn get(image: &Path, path: &str, to: Option<&Path>, existing: Existing) -> R
     let mut fs = opened(image, true)?;
     let found = resolve(&fs, image, path)?;
     match found.kind {
-        Kind::File => {}
-        Kind::Directory => return Err(at(image, path, &FsError::IsADirectory)),
+        ObjectKind::File => {}
+        ObjectKind::Directory => return Err(at(image, path, &FsError::IsADirectory)),
         _ => return Err(at(image, path, &FsError::NotPermitted)),
     }
     let mut target = match to {
@@ -87,7 +87,7 @@ pub fn put(image: &Path, from: &Path, path: Option<String>) -> Result<(), Failur
         let (parent, name) = parent_of(fs, image, &path)?;
         let (parent, name) = match fs.resolve(path.as_bytes()) {
             // An existing directory receives the file.
-            Ok(found) if found.kind == Kind::Directory && from.is_file() => {
+            Ok(found) if found.kind == ObjectKind::Directory && from.is_file() => {
                 (found.object, from.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or(name))
             }
             _ => (parent, name),
@@ -107,16 +107,16 @@ fn put_one(fs: &mut Files, image: &Path, from: &Path, parent: u32, name: &[u8]) 
     let shown = from.display().to_string();
     let meta = std::fs::symlink_metadata(from).map_err(read)?;
     let kind = match meta.file_type() {
-        kind if kind.is_dir() => Kind::Directory,
-        kind if kind.is_symlink() => Kind::Symlink,
-        kind if kind.is_fifo() => Kind::Fifo,
-        kind if kind.is_file() => Kind::File,
+        kind if kind.is_dir() => ObjectKind::Directory,
+        kind if kind.is_symlink() => ObjectKind::Symlink,
+        kind if kind.is_fifo() => ObjectKind::Fifo,
+        kind if kind.is_file() => ObjectKind::File,
         _ => {
             eprintln!("{shown}: skipped, because it is a device or a socket");
             return Ok(());
         }
     };
-    let target = if kind == Kind::Symlink { std::fs::read_link(from).map_err(read)? } else { PathBuf::new() };
+    let target = if kind == ObjectKind::Symlink { std::fs::read_link(from).map_err(read)? } else { PathBuf::new() };
     let new = NewObject {
         kind,
         mode: (meta.permissions().mode() & 0o7777) as u16,
@@ -132,7 +132,7 @@ fn put_one(fs: &mut Files, image: &Path, from: &Path, parent: u32, name: &[u8]) 
     }
     let mtime = Time { secs: meta.mtime(), nanos: meta.mtime_nsec() as u32 };
     let change = margay_fs::Change { atime: Some(mtime), mtime: Some(mtime), ..margay_fs::Change::default() };
-    if kind == Kind::Directory {
+    if kind == ObjectKind::Directory {
         // Files are added to an existing directory.
         let object = match there {
             Some(there) => there.object,
@@ -149,7 +149,7 @@ fn put_one(fs: &mut Files, image: &Path, from: &Path, parent: u32, name: &[u8]) 
     let temporary = temporary_name(fs, parent);
     let object = fs.create(parent, &temporary, &new).map_err(failed)?.object;
     let copied = (|| {
-        if kind == Kind::File {
+        if kind == ObjectKind::File {
             copy_in(fs, from, object, &failed)?;
         }
         fs.change(object, &change).map_err(failed)?;

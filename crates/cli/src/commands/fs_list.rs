@@ -3,18 +3,18 @@
 use super::files::{Files, at, opened, resolve};
 use crate::failure::Failure;
 use crate::output::{print_bytes, shown};
-use margay_fs::{Attributes, Kind, Time};
+use margay_fs::{Attributes, ObjectKind, Time};
 use std::path::Path;
 
-fn kind_letter(kind: Kind) -> char {
+fn kind_letter(kind: ObjectKind) -> char {
     match kind {
-        Kind::File => '-',
-        Kind::Directory => 'd',
-        Kind::Symlink => 'l',
-        Kind::Fifo => 'p',
-        Kind::Socket => 's',
-        Kind::CharDevice => 'c',
-        Kind::BlockDevice => 'b',
+        ObjectKind::File => '-',
+        ObjectKind::Directory => 'd',
+        ObjectKind::Symlink => 'l',
+        ObjectKind::Fifo => 'p',
+        ObjectKind::Socket => 's',
+        ObjectKind::CharDevice => 'c',
+        ObjectKind::BlockDevice => 'b',
     }
 }
 
@@ -84,7 +84,7 @@ fn raw_line(fs: &Files, name: &[u8], attributes: &Attributes, raw: bool) -> Vec<
 pub fn list(image: &Path, path: &str, recursive: bool, raw: bool) -> Result<(), Failure> {
     let fs = opened(image, true)?;
     let attributes = resolve(&fs, image, path)?;
-    if attributes.kind != Kind::Directory {
+    if attributes.kind != ObjectKind::Directory {
         return print_bytes(&raw_line(&fs, path.as_bytes(), &attributes, raw));
     }
     let mut lines = Vec::new();
@@ -95,7 +95,7 @@ pub fn list(image: &Path, path: &str, recursive: bool, raw: bool) -> Result<(), 
         for (name, attributes) in names {
             let name = [&prefix[..], &name].concat();
             lines.extend(raw_line(&fs, &name, &attributes, raw));
-            if recursive && attributes.kind == Kind::Directory {
+            if recursive && attributes.kind == ObjectKind::Directory {
                 below.push(([&name[..], b"/"].concat(), attributes.object));
             }
         }

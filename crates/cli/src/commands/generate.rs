@@ -1,6 +1,6 @@
 use crate::args::GenerateArgs;
 use crate::failure::Failure;
-use margay_trace::{Format, Kind, Request, TraceWriter};
+use margay_trace::{Format, IoKind, Request, TraceWriter};
 use margay_workload::{OpKind, Workload, WorkloadSpec};
 
 pub fn run(args: &GenerateArgs) -> Result<(), Failure> {
@@ -16,9 +16,9 @@ pub fn run(args: &GenerateArgs) -> Result<(), Failure> {
     while workload.next_batch(&mut batch, 4096) > 0 {
         for op in &batch {
             let kind = match op.kind {
-                OpKind::Write => Kind::Write,
-                OpKind::Trim => Kind::Trim,
-                OpKind::Read => Kind::Read,
+                OpKind::Write => IoKind::Write,
+                OpKind::Trim => IoKind::Trim,
+                OpKind::Read => IoKind::Read,
             };
             let offset_bytes = u64::from(op.lpn) * page_bytes;
             writer.write(&Request { time_us: op.time_us, kind, device: 0, offset_bytes, len_bytes: page_bytes })?;

@@ -23,7 +23,7 @@ use crate::args::{Cli, Command};
 use crate::failure::Failure;
 use crate::output::{check_new, write_file};
 use clap::CommandFactory;
-use margay_trace::Existing;
+use margay_host::Existing;
 use std::path::Path;
 
 pub fn run(command: Command) -> Result<(), Failure> {

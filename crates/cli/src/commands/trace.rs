@@ -1,10 +1,12 @@
 use super::progress::interrupt_flag;
 use crate::args::TraceCommand;
 use crate::failure::Failure;
-use crate::output::{check_new, report};
+use crate::output::{check_new, print_bytes, report};
 use indicatif::ProgressBar;
-use margay_trace::vm::{self, CaptureOptions, VmHeader, VmReader, VmWriter, capture, is_vm_trace};
-use margay_trace::{Existing, Format, TraceWriter, convert, hash_file, info, open};
+use margay_host::Existing;
+use margay_trace::vm::{self, CaptureOptions, Reference, VmHeader, VmReader, VmWriter, capture};
+use margay_trace::{AnyTrace, Format, Request, TraceError, TraceWriter, convert, info, open, open_any};
+use serde::Serialize;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,27 +21,30 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
             }
             let options = reading.options()?;
             for file in &files {
-                if options.format.is_none() && is_vm_trace(file)? {
-                    crate::output::print_bytes(&references_info(file, json)?)?;
-                    continue;
-                }
-                let info = info(file, &options, page_bytes)?;
-                let text = if json {
-                    serde_json::to_string_pretty(&info).map_err(|error| Failure::Run(error.to_string()))? + "\n"
-                } else {
-                    report::trace_info(&file.display().to_string(), &info)
+                let text = match open_any(file, &options, VmHeader::DEFAULT)? {
+                    AnyTrace::References(reader) => references_info(reader, json)?,
+                    AnyTrace::Requests(reader) => {
+                        let info = info(*reader, page_bytes)?;
+                        if json { to_json(&info)? } else { report::trace_info(&file.display().to_string(), &info) }
+                    }
                 };
-                crate::output::print_bytes(text.as_bytes())?;
+                print_bytes(text.as_bytes())?;
             }
             Ok(())
         }
         TraceCommand::Convert { from, to, to_format, force, reading } => {
-            if to.to_string_lossy().trim_end_matches(".zst").ends_with(".vmt") && is_vm_trace(&from)? {
-                return convert_references(&from, &to, force.existing());
-            }
+            let options = reading.options()?;
+            let reader = if to.to_string_lossy().trim_end_matches(".zst").ends_with(".vmt") {
+                match open_any(&from, &options, VmHeader::DEFAULT)? {
+                    AnyTrace::References(reader) => return convert_references(reader, &to, force.existing()),
+                    AnyTrace::Requests(reader) => *reader,
+                }
+            } else {
+                open(&from, &options)?
+            };
             let format: Format = to_format.parse()?;
             let writer = TraceWriter::create_with(&to, format, force.existing())?;
-            let counts = convert(&from, &reading.options()?, writer)?;
+            let counts = convert(reader, writer)?;
             say!("{}: {} requests, {} bad lines skipped", to.display(), counts.requests, counts.bad_lines);
             for bad in &counts.first_bad {
                 say!("  {bad}");
@@ -56,49 +61,73 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
             capture_program(&program, &output, force.existing(), &options, quiet)
         }
         TraceCommand::Head { file, count, reading } => {
-            if reading.trace_format.is_none() && is_vm_trace(&file)? {
-                let mut text = format!("{:>16} {:>6}\n", "page", "kind");
-                for reference in VmReader::open(&file, VmHeader::DEFAULT)?.take(count as usize) {
-                    let reference = reference?;
-                    text += &format!("{:>16x} {:>6}\n", reference.page, if reference.write { "write" } else { "read" });
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            match open_any(&file, &reading.options()?, VmHeader::DEFAULT)? {
+                AnyTrace::References(reader) => {
+                    let line = |Reference { page, write }| {
+                        format!("{page:>16x} {:>6}\n", if write { "write" } else { "read" })
+                    };
+                    print_lines(
+                        format!("{:>16} {:>6}\n", "page", "kind"),
+                        reader.take(count).map(|reference| reference.map(line)),
+                    )
                 }
-                return crate::output::print_bytes(text.as_bytes());
+                AnyTrace::Requests(reader) => {
+                    let line = |Request { time_us, kind, device, offset_bytes, len_bytes }| {
+                        let kind = format!("{kind:?}").to_lowercase();
+                        format!("{time_us:>14} {kind:>6} {device:>6} {offset_bytes:>18} {len_bytes:>10}\n")
+                    };
+                    let [time, kind, device, offset, bytes] = ["time us", "kind", "device", "offset bytes", "bytes"];
+                    print_lines(
+                        format!("{time:>14} {kind:>6} {device:>6} {offset:>18} {bytes:>10}\n"),
+                        reader.take(count).map(|request| request.map(line)),
+                    )
+                }
             }
-            let mut reader = open(&file, &reading.options()?)?;
-            let mut text =
-                format!("{:>14} {:>6} {:>6} {:>18} {:>10}\n", "time us", "kind", "device", "offset bytes", "bytes");
-            for request in reader.by_ref().take(usize::try_from(count).unwrap_or(usize::MAX)) {
-                let r = request?;
-                let kind = format!("{:?}", r.kind).to_lowercase();
-                text += &format!(
-                    "{:>14} {kind:>6} {:>6} {:>18} {:>10}\n",
-                    r.time_us, r.device, r.offset_bytes, r.len_bytes
-                );
-            }
-            crate::output::print_bytes(text.as_bytes())
         }
     }
 }
 
+/// Prints lines as they are read: there may be more than memory holds, and those before a bad one are shown.
+fn print_lines(heading: String, lines: impl Iterator<Item = Result<String, TraceError>>) -> Result<(), Failure> {
+    let mut text = heading;
+    for line in lines {
+        match line {
+            Ok(line) => text += &line,
+            Err(error) => {
+                print_bytes(text.as_bytes())?;
+                return Err(error.into());
+            }
+        }
+        if text.len() > 1 << 16 {
+            print_bytes(text.as_bytes())?;
+            text.clear();
+        }
+    }
+    print_bytes(text.as_bytes())
+}
+
+fn to_json(value: &impl Serialize) -> Result<String, Failure> {
+    Ok(serde_json::to_string_pretty(value).map_err(|error| Failure::Run(error.to_string()))? + "\n")
+}
+
 /// The statistics of a trace of page references, as text or JSON.
-fn references_info(file: &Path, as_json: bool) -> Result<Vec<u8>, Failure> {
-    let vm::VmInfo { format, header, records, writes, pages, written_pages } = vm::info(file, VmHeader::DEFAULT)?;
+fn references_info(mut reader: VmReader, as_json: bool) -> Result<String, Failure> {
+    let vm::VmInfo { format, header, records, writes, pages, written_pages } = vm::info(&mut reader)?;
     let format = format.name();
     let page_bytes = 1u64 << header.page_shift;
     if as_json {
-        let object = json!({
-            "file": file.display().to_string(), "format": format, "xxh3": format!("{:016x}", hash_file(file)?),
+        let xxh3 = reader.file_hash()?.map_or_else(String::new, |hash| format!("{hash:016x}"));
+        return to_json(&json!({
+            "file": reader.path(), "format": format, "xxh3": xxh3,
             "page_bytes": page_bytes, "instruction_fetches": header.fetches, "reduction_window": header.window,
             "records": records, "writes": writes, "pages": pages, "written_pages": written_pages,
-        });
-        let mut bytes = serde_json::to_vec_pretty(&object).map_err(|error| Failure::Run(error.to_string()))?;
-        bytes.push(b'\n');
-        return Ok(bytes);
+        }));
     }
     let mib = |pages: u64| pages as f64 * page_bytes as f64 / f64::from(1 << 20);
-    let text = format!(
+    Ok(format!(
         "{}: page references, {format}\n  records        {records}, {:.1} % of them writes\n  pages          {} of {page_bytes} bytes, {:.1} MiB\n  ever written   {written_pages}, {:.1} MiB\n  fetches        {}\n  reduction      {}\n",
-        file.display(),
+        reader.path(),
         100.0 * writes as f64 / (records as f64).max(1.0),
         pages,
         mib(pages),
@@ -108,12 +137,10 @@ fn references_info(file: &Path, as_json: bool) -> Result<Vec<u8>, Failure> {
             0 => "none".to_string(),
             window => format!("an access is recorded only if its page is not among the {window} records before it"),
         },
-    );
-    Ok(text.into_bytes())
+    ))
 }
 
-fn convert_references(from: &Path, to: &Path, existing: Existing) -> Result<(), Failure> {
-    let reader = VmReader::open(from, VmHeader::DEFAULT)?;
+fn convert_references(reader: VmReader, to: &Path, existing: Existing) -> Result<(), Failure> {
     let mut writer = VmWriter::create_with(to, reader.header(), existing)?;
     for reference in reader {
         writer.write(reference?)?;

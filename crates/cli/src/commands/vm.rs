@@ -6,7 +6,6 @@ use crate::output::{self, paging, records};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use margay_lab::{PagingRow, PagingTrace};
-use margay_trace::hash_file;
 use margay_trace::vm::References;
 use std::sync::atomic::Ordering;
 
@@ -21,7 +20,7 @@ fn load(args: &VmReplayArgs) -> Result<PagingTrace, Failure> {
     let references = References::load(&args.trace, &args.load_options()?)?;
     Ok(PagingTrace {
         name: args.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into()),
-        xxh3: format!("{:016x}", hash_file(&args.trace)?),
+        xxh3: format!("{:016x}", references.file_hash()),
         only_written: args.only_written,
         page_map: args.pages.to_possible_value().map_or_else(String::new, |value| value.get_name().into()),
         references,

@@ -4,7 +4,7 @@ use crate::args::VmRunArgs;
 use crate::args::bytes;
 use crate::failure::Failure;
 use crate::output::{check_new, write_file};
-use margay_trace::NewFile;
+use margay_host::NewFile;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};

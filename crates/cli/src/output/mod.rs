@@ -11,8 +11,8 @@ pub use names::shown;
 
 use crate::args::{OutputArgs, OutputFormat};
 use crate::failure::Failure;
+use margay_host::{Existing, NewFile};
 use margay_lab::Outcome;
-use margay_trace::{Existing, NewFile};
 use std::io::Write;
 use std::path::Path;
 

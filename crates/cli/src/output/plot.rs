@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use crate::output::report::pairs;
+use margay_host::Existing;
 use margay_lab::Outcome;
-use margay_trace::Existing;
 use plotters::prelude::*;
 use plotters::style::register_font;
 use std::path::Path;

@@ -1,7 +1,7 @@
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{Cell, CellAlignment, Table};
 use margay_lab::reproduce::{Bound, Reproduction};
-use margay_lab::{Outcome, Row};
+use margay_lab::{Outcome, ResultRow};
 use margay_trace::TraceInfo;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -53,7 +53,7 @@ fn maybe(value: Option<f64>, digits: usize) -> String {
 }
 
 /// The device, the source and the parameters of a run, in two or three lines.
-fn heading(row: &Row) -> String {
+fn heading(row: &ResultRow) -> String {
     let page = f64::from(row.page_bytes);
     let raw = f64::from(row.segments) * f64::from(row.pages_per_segment) * page;
     let mut text = format!(
@@ -82,7 +82,7 @@ fn heading(row: &Row) -> String {
     text
 }
 
-fn idle_note(row: &Row) -> &'static str {
+fn idle_note(row: &ResultRow) -> &'static str {
     if row.erases > 0 {
         return "";
     }
@@ -186,11 +186,11 @@ fn victims(outcome: &Outcome) -> String {
 pub struct Pair {
     pub selection: String,
     pub placement: String,
-    pub rows: Vec<Row>,
+    pub rows: Vec<ResultRow>,
 }
 
 impl Pair {
-    pub fn mean(&self, measure: impl Fn(&Row) -> f64) -> f64 {
+    pub fn mean(&self, measure: impl Fn(&ResultRow) -> f64) -> f64 {
         self.rows.iter().map(measure).sum::<f64>() / self.rows.len() as f64
     }
 
@@ -223,7 +223,7 @@ pub fn comparison(outcomes: &[Outcome]) -> String {
     if seeds > 1 {
         let _ = writeln!(text, "means over {seeds} seeds");
     }
-    type Measure = (&'static str, fn(&Row) -> f64, usize, bool);
+    type Measure = (&'static str, fn(&ResultRow) -> f64, usize, bool);
     let measures: [Measure; 8] = [
         ("WA", |row| row.wa, 4, true),
         ("WA warm", |row| row.wa_warm, 4, true),

@@ -3,7 +3,7 @@
 
 use super::{Bound, Comparison, Figure, Reproduction, Watcher, mean_and_deviation, run_cells};
 use crate::experiment::{AddressChoice, Capacity, Experiment, Source, TraceSource};
-use crate::{LabError, Outcome, Row};
+use crate::{LabError, Outcome, ResultRow};
 use margay_media::DeviceSpec;
 use std::path::PathBuf;
 
@@ -63,12 +63,12 @@ fn workload(pattern: &str) -> String {
     format!("{pattern},writes={WRITES},poisson={GAP}")
 }
 
-fn of(outcomes: &[Outcome], measure: impl Fn(&Row) -> f64) -> (f64, f64) {
+fn of(outcomes: &[Outcome], measure: impl Fn(&ResultRow) -> f64) -> (f64, f64) {
     mean_and_deviation(&outcomes.iter().map(|outcome| measure(&outcome.row)).collect::<Vec<_>>())
 }
 
 /// Bytes per second on the Pentium by the spec's time model (sec. 7); CAT scans hot degrees when it copies.
-fn pentium_bytes_per_s(row: &Row) -> f64 {
+fn pentium_bytes_per_s(row: &ResultRow) -> f64 {
     const ERASE_S: f64 = 0.6886;
     const WRITE_S: f64 = 8.512e-3;
     const COPY_S: f64 = 10.90e-3;
@@ -81,7 +81,7 @@ fn pentium_bytes_per_s(row: &Row) -> f64 {
 /// Every program takes a page that an erase has freed: host writes + copies = 31 erases + free pages at the start -
 /// free pages at the end (spec sec. 8). The engine's audit checks this too; here it is checked on the figures
 /// themselves.
-fn check_conservation(row: &Row) -> Result<(), LabError> {
+fn check_conservation(row: &ResultRow) -> Result<(), LabError> {
     let started_free = 31 * 191 - i64::from(INITIAL_PAGES);
     let programs = (row.host_writes + row.copies) as i64;
     let ended_free = 31 * row.erases as i64 + started_free - programs;
@@ -195,7 +195,7 @@ fn tables(seeds: u32, watcher: &dyn Watcher, out: &mut Reproduction) -> Result<(
         ("fewer copies than Cost-benefit", cost_benefit, 52.97, false),
     ];
     for (measure, other, published, erases) in ratios {
-        let count = |row: &Row| if erases { row.erases as f64 } else { row.copies as f64 };
+        let count = |row: &ResultRow| if erases { row.erases as f64 } else { row.copies as f64 };
         let fewer = 100.0 * (1.0 - of(cat, count).0 / of(other, count).0);
         let by_seed: Vec<_> =
             cat.iter().zip(other).map(|(cat, other)| 100.0 * (1.0 - count(&cat.row) / count(&other.row))).collect();
@@ -221,7 +221,7 @@ fn sweep(
     cells: Vec<(String, f64, Experiment)>,
     seeds: u32,
     watcher: &dyn Watcher,
-    measure: impl Fn(&Row) -> f64,
+    measure: impl Fn(&ResultRow) -> f64,
 ) -> Result<(), LabError> {
     let experiments: Vec<_> = cells.iter().map(|(_, _, experiment)| experiment.clone()).collect();
     let outcomes = run_cells(&experiments, seeds, watcher)?;
@@ -320,7 +320,7 @@ fn hp(path: PathBuf, watcher: &dyn Watcher, out: &mut Reproduction) -> Result<()
         device.page_bytes = 1024;
         device.pages_per_segment = segment_kib;
         let device = device.with_bytes(flash_mib << 20)?;
-        let options = margay_trace::OpenOptions::default();
+        let options = margay_trace::ReadOptions::default();
         let source = TraceSource { path: path.clone(), options, addresses: AddressChoice::Fold };
         let mut experiment = Experiment::new(device, Source::Trace(source));
         experiment.reserved_segments = 1;
@@ -375,7 +375,7 @@ fn hp(path: PathBuf, watcher: &dyn Watcher, out: &mut Reproduction) -> Result<()
             }
         }
         // Segments of different sizes are compared by the bytes they erase.
-        let segment_bytes = |row: &Row| f64::from(row.pages_per_segment) * f64::from(row.page_bytes);
+        let segment_bytes = |row: &ResultRow| f64::from(row.pages_per_segment) * f64::from(row.page_bytes);
         sweep(out, (name, title, x, "MiB erased"), cells, 1, watcher, |row| {
             row.erases as f64 * segment_bytes(row) / 1_048_576.0
         })?;

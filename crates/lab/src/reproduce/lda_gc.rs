@@ -3,7 +3,6 @@
 
 use super::{Bound, Comparison, Figure, Reproduction, Watcher, mean_and_deviation};
 use crate::{LabError, PagingRow, PagingSetup, PagingStore, PagingTrace};
-use margay_trace::hash_file;
 use margay_trace::vm::{LoadOptions, PageMap, References};
 use margay_vm::{CacheConfig, LruRegion, Scheme, Window, schemes};
 use rayon::prelude::*;
@@ -102,12 +101,13 @@ fn cells(tables_only: bool, frames: u32) -> Vec<(Cell, Scheme)> {
 fn load(path: &std::path::Path, only_written: bool) -> Result<PagingTrace, LabError> {
     let options = LoadOptions { page_shift: 11, chunk_pages: 64, map: PageMap::Chunks, only_written };
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let references = References::load(path, &options)?;
     Ok(PagingTrace {
         name: name.trim_end_matches(".zst").trim_end_matches(".vmt").into(),
-        xxh3: format!("{:016x}", hash_file(path)?),
+        xxh3: format!("{:016x}", references.file_hash()),
         only_written,
         page_map: "chunks".into(),
-        references: References::load(path, &options)?,
+        references,
     })
 }
 

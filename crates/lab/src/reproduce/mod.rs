@@ -109,7 +109,7 @@ pub struct Reproduction {
     /// What was found, in words, with figures.
     pub findings: Vec<String>,
     /// The results behind it all.
-    pub rows: Vec<crate::Row>,
+    pub rows: Vec<crate::ResultRow>,
     /// The same of file benchmarks.
     pub files: Vec<crate::FileRow>,
     /// The same of page references.

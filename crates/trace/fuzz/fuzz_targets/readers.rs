@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use margay_trace::vm::{VmHeader, VmReader};
-use margay_trace::{BadLines, Format, OpenOptions, open};
+use margay_trace::{BadLines, Format, ReadOptions, open};
 use std::io::Write;
 
 fuzz_target!(|data: &[u8]| {
@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
         return;
     }
     let bad_lines = if choice & 0x80 == 0 { BadLines::Stop } else { BadLines::Skip { limit: Some(1000) } };
-    let options = OpenOptions { format, bad_lines, ..OpenOptions::default() };
+    let options = ReadOptions { format, bad_lines, ..ReadOptions::default() };
     if let Ok(reader) = open(file.path(), &options) {
         // Compressed input can be much longer than the file.
         reader.take(100_000).for_each(drop);

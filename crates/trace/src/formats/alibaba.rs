@@ -1,7 +1,7 @@
-use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, Reader};
 use crate::text::Columns;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "alibaba",
     summary: "device,opcode (R, W),offset (bytes),length (bytes),timestamp (us)",
     source: "Li et al., IISWC 2020; Alibaba block traces 2020",

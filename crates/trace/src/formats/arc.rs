@@ -1,9 +1,9 @@
-use crate::Kind;
-use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::IoKind;
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, Reader};
 use crate::lines::Sample;
 use crate::text::{Columns, integer, words};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "arc",
     summary: ".lis: start (512 B) sectors ignored request: each a write of the sectors, without times",
     source: "Megiddo and Modha, ARC, FAST 2003",
@@ -33,6 +33,6 @@ impl LineReader for Arc {
         columns.text("ignored number")?;
         columns.whole("request number")?;
         columns.end()?;
-        Ok(Entry::request(0, Kind::Write, 0, offset_bytes, len_bytes))
+        Ok(Entry::request(0, IoKind::Write, 0, offset_bytes, len_bytes))
     }
 }

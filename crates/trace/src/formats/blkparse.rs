@@ -1,8 +1,8 @@
-use crate::Kind;
-use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::IoKind;
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, Reader};
 use crate::text::{Columns, DeviceNames, words};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "blkparse",
     summary: "device cpu seq time (s) pid action RWBS sector + sectors; one action is counted (Q, else D, else C)",
     source: "blkparse(1); also the line per event of block-layer tracers: pid action op offset bytes time latency sync",
@@ -51,12 +51,12 @@ fn action_of(line: &[u8]) -> Option<u8> {
 
 /// What the letters of RWBS say is done; `None` if they say nothing of the kind. A flush (F) counts only without a read,
 /// write or discard.
-fn kind_of(rwbs: &[u8]) -> Option<Kind> {
+fn kind_of(rwbs: &[u8]) -> Option<IoKind> {
     rwbs.iter().find_map(|letter| match letter {
-        b'R' => Some(Kind::Read),
-        b'W' => Some(Kind::Write),
-        b'D' => Some(Kind::Trim),
-        b'F' if rwbs.iter().all(|l| !b"RWD".contains(l)) => Some(Kind::Flush),
+        b'R' => Some(IoKind::Read),
+        b'W' => Some(IoKind::Write),
+        b'D' => Some(IoKind::Trim),
+        b'F' if rwbs.iter().all(|l| !b"RWD".contains(l)) => Some(IoKind::Flush),
         _ => None,
     })
 }
@@ -97,8 +97,8 @@ impl Blkparse {
         let time_ns = at_time.time(1_000_000_000)?;
         let device = self.devices.number(device)?;
         if !columns.next_is_digit() {
-            let flush = Entry::request(time_ns, Kind::Flush, device, 0, 0);
-            return Ok(if kind == Kind::Flush { flush } else { Entry::Ignored("no sector") });
+            let flush = Entry::request(time_ns, IoKind::Flush, device, 0, 0);
+            return Ok(if kind == IoKind::Flush { flush } else { Entry::Ignored("no sector") });
         }
         let offset_bytes = columns.sectors("sector")?;
         let len_bytes = match columns.maybe() {
@@ -115,10 +115,10 @@ impl Blkparse {
             return Ok(OTHER_ACTION);
         }
         let kind = match columns.text("operation")? {
-            b"read" => Kind::Read,
-            b"write" => Kind::Write,
-            b"discard" => Kind::Trim,
-            b"flush" => Kind::Flush,
+            b"read" => IoKind::Read,
+            b"write" => IoKind::Write,
+            b"discard" => IoKind::Trim,
+            b"flush" => IoKind::Flush,
             other => return Err(format!("unknown operation '{}'", String::from_utf8_lossy(other))),
         };
         let (offset_bytes, len_bytes) = (columns.whole("offset")?, columns.whole("size")?);

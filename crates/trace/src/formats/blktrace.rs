@@ -1,9 +1,9 @@
-use crate::Kind;
-use crate::format::{Detection, Entry, Example, Reader, RecordReader, Row, Stream};
+use crate::IoKind;
+use crate::format::{Detection, Entry, Example, FormatRow, Reader, RecordReader, Stream};
 use crate::records::read_up_to;
 use std::io::{self, Read};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "blktrace",
     summary: "blktrace, binary, little endian: events of 48 bytes and their payload; the queuing of requests is counted",
     source: "Linux, include/uapi/linux/blktrace_api.h, version 7; merge the files of several CPUs with blkparse -d",
@@ -66,12 +66,12 @@ impl RecordReader for Blktrace {
             Ok(Entry::Ignored("another action of a request"))
         } else {
             let kind = match action {
-                _ if action & DISCARD != 0 => Kind::Trim,
-                _ if action & FLUSH != 0 && len_bytes == 0 => Kind::Flush,
-                _ if action & WRITE != 0 => Kind::Write,
-                _ => Kind::Read,
+                _ if action & DISCARD != 0 => IoKind::Trim,
+                _ if action & FLUSH != 0 && len_bytes == 0 => IoKind::Flush,
+                _ if action & WRITE != 0 => IoKind::Write,
+                _ => IoKind::Read,
             };
-            let offset_bytes = if kind == Kind::Flush { Some(0) } else { u64_at(16).checked_mul(512) };
+            let offset_bytes = if kind == IoKind::Flush { Some(0) } else { u64_at(16).checked_mul(512) };
             offset_bytes
                 .map(|offset_bytes| Entry::request(u64_at(8).into(), kind, u32_at(36), offset_bytes, len_bytes))
                 .ok_or_else(|| "the sector is too large".into())

@@ -1,8 +1,8 @@
 use super::csv::Csv;
-use crate::format::{Detection, Example, Reader, Row};
+use crate::format::{Detection, Example, FormatRow, Reader};
 use crate::layout::CsvLayout;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "cloudphysics",
     summary: "header, then version,time (s),op (SCSI code, hex),size (bytes),lbn (512 B)",
     source: "Waldspurger et al., SHARDS, FAST 2015; the CSV sample of libCacheSim",

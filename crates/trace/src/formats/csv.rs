@@ -1,21 +1,23 @@
-use crate::format::{Detection, Entry, Example, LineReader, LineWriter, Opening, Reader, Row, Writer, WriterForm};
+use crate::format::{
+    Detection, Entry, Example, FormatRow, LineReader, LineWriter, Opening, Reader, Writer, WriterForm,
+};
 use crate::hash::FastMap;
 use crate::layout::{Column, CsvLayout};
 use crate::lines::full_lines;
 use crate::text::{DeviceNames, insert_object, integer, not_a_number, time};
-use crate::{Kind, Request, TraceError};
+use crate::{IoKind, Request, TraceError};
 use memchr::memchr_iter;
 use std::io::{self, Write};
 use xxhash_rust::xxh3::xxh3_128;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "csv",
     summary: "columns by name or number, by a layout in TOML (--csv-layout); some layouts are recognized",
     source: "margay",
     detection: Detection::FirstLine(|line| recognized_layout(line).is_some()),
     reader: Reader::Lines(|opening| Ok(Box::new(Csv::new(layout(opening)?)?))),
     writer: Some(Writer {
-        kinds: &[Kind::Read, Kind::Write, Kind::Trim],
+        kinds: &[IoKind::Read, IoKind::Write, IoKind::Trim],
         time_unit_us: 1,
         form: WriterForm::Lines(|| Box::new(CsvWriter)),
     }),
@@ -99,14 +101,14 @@ impl Csv {
         })
     }
 
-    fn kind(&self, word: &[u8]) -> Result<Kind, String> {
+    fn kind(&self, word: &[u8]) -> Result<IoKind, String> {
         let is = |words: &[String]| words.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(word));
         if is(&self.layout.writes) {
-            Ok(Kind::Write)
+            Ok(IoKind::Write)
         } else if is(&self.layout.reads) {
-            Ok(Kind::Read)
+            Ok(IoKind::Read)
         } else if is(&self.layout.trims) {
-            Ok(Kind::Trim)
+            Ok(IoKind::Trim)
         } else {
             Err(format!("'{}' is no known operation", String::from_utf8_lossy(word)))
         }
@@ -180,7 +182,7 @@ impl Csv {
         };
         let kind = match columns.op {
             Some(number) => self.kind(field(number, "operation")?)?,
-            None => Kind::Write,
+            None => IoKind::Write,
         };
         let bytes = |text: &[u8], unit: u64, what: &str| {
             integer(text).and_then(|value| value.checked_mul(unit)).ok_or_else(|| not_a_number(what))
@@ -219,10 +221,10 @@ impl LineWriter for CsvWriter {
     fn write(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<()> {
         let Request { time_us, kind, device, offset_bytes, len_bytes } = *request;
         let word = match kind {
-            Kind::Read => "read",
-            Kind::Write => "write",
-            Kind::Trim => "trim",
-            Kind::Flush => "flush",
+            IoKind::Read => "read",
+            IoKind::Write => "write",
+            IoKind::Trim => "trim",
+            IoKind::Flush => "flush",
         };
         writeln!(out, "{time_us},{word},{device},{offset_bytes},{len_bytes}")
     }

@@ -1,9 +1,9 @@
-use crate::Kind;
-use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::IoKind;
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, Reader};
 use crate::lines::Sample;
 use crate::text::{Columns, words};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "disksim",
     summary: "time (ms, with a point) device sector (512 B) sectors flags (bit 0: 0 write, 1 read)",
     source: "DiskSim 4.0 reference manual, ASCII traces",
@@ -34,7 +34,7 @@ impl LineReader for FiveWords {
         let mut columns = Columns::<b' '>::exactly(line, 5);
         let (time_ns, device) = (columns.time(self.unit_ns)?, columns.small("device")?);
         let (offset_bytes, len_bytes) = (columns.sectors("sector")?, columns.sectors("number of sectors")?);
-        let kind = if columns.whole("type")? & 1 == 1 { Kind::Read } else { Kind::Write };
+        let kind = if columns.whole("type")? & 1 == 1 { IoKind::Read } else { IoKind::Write };
         columns.end()?;
         Ok(Entry::request(time_ns, kind, device, offset_bytes, len_bytes))
     }

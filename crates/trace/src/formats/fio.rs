@@ -1,17 +1,17 @@
-use crate::format::{Detection, Entry, Example, LineReader, LineWriter, Reader, Row, Writer, WriterForm};
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, LineWriter, Reader, Writer, WriterForm};
 use crate::text::{Columns, DeviceNames};
-use crate::{Kind, Request};
+use crate::{IoKind, Request};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "fio",
     summary: "fio version 2 or 3 iolog: [timestamp (ms)] file action offset length (bytes)",
     source: "fio manual, trace file formats v2 and v3",
     detection: Detection::Lines(|_| true),
     reader: Reader::Lines(|_| Ok(Box::new(FioReader::default()))),
     writer: Some(Writer {
-        kinds: &[Kind::Read, Kind::Write, Kind::Trim, Kind::Flush],
+        kinds: &[IoKind::Read, IoKind::Write, IoKind::Trim, IoKind::Flush],
         time_unit_us: 1000,
         form: WriterForm::Lines(|| Box::new(FioWriter::default())),
     }),
@@ -48,10 +48,10 @@ impl LineReader for FioReader {
         }
         let file = columns.text("file name")?;
         let kind = match columns.text("action")? {
-            b"read" => Kind::Read,
-            b"write" => Kind::Write,
-            b"trim" => Kind::Trim,
-            b"sync" | b"datasync" => Kind::Flush,
+            b"read" => IoKind::Read,
+            b"write" => IoKind::Write,
+            b"trim" => IoKind::Trim,
+            b"sync" | b"datasync" => IoKind::Flush,
             b"add" | b"open" | b"close" => return Ok(Entry::Ignored("file is added, opened or closed")),
             b"wait" if version == 2 => {
                 let us = columns.whole("wait")?;
@@ -61,7 +61,7 @@ impl LineReader for FioReader {
             other => return Err(format!("unknown action '{}'", String::from_utf8_lossy(other))),
         };
         let (offset_bytes, len_bytes) = match kind {
-            Kind::Flush => (0, 0),
+            IoKind::Flush => (0, 0),
             _ => (columns.whole("offset")?, columns.whole("length")?),
         };
         let device = self.devices.number(file)?;
@@ -87,10 +87,10 @@ impl LineWriter for FioWriter {
             write!(out, "{ms} {file} add\n{ms} {file} open\n")?;
         }
         match kind {
-            Kind::Flush => writeln!(out, "{ms} {file} sync 0 0"),
-            Kind::Read => writeln!(out, "{ms} {file} read {offset_bytes} {len_bytes}"),
-            Kind::Write => writeln!(out, "{ms} {file} write {offset_bytes} {len_bytes}"),
-            Kind::Trim => writeln!(out, "{ms} {file} trim {offset_bytes} {len_bytes}"),
+            IoKind::Flush => writeln!(out, "{ms} {file} sync 0 0"),
+            IoKind::Read => writeln!(out, "{ms} {file} read {offset_bytes} {len_bytes}"),
+            IoKind::Write => writeln!(out, "{ms} {file} write {offset_bytes} {len_bytes}"),
+            IoKind::Trim => writeln!(out, "{ms} {file} trim {offset_bytes} {len_bytes}"),
         }
     }
 }

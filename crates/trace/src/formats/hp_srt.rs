@@ -1,9 +1,9 @@
-use crate::Kind;
-use crate::format::{Detection, Entry, Example, Reader, RecordReader, Row, Stream};
+use crate::IoKind;
+use crate::format::{Detection, Entry, Example, FormatRow, Reader, RecordReader, Stream};
 use crate::records::read_up_to;
 use std::io;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "hp-srt",
     summary: "HP SRT 1.3, binary: text header, then records of 56 bytes",
     source: "HP Labs; layout read off a real week that is also there as CSV",
@@ -92,7 +92,7 @@ fn parse(record: &[u8]) -> Result<Entry, String> {
     let word = |at: usize| u32::from_be_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
     let (seconds, us) = (word(8), word(12));
     let time_ns = u128::from(seconds) * 1_000_000_000 + u128::from(us) * 1000;
-    let kind = if word(44) & 1 == 1 { Kind::Read } else { Kind::Write };
+    let kind = if word(44) & 1 == 1 { IoKind::Read } else { IoKind::Write };
     let unit = word(32) >> 8 & 0xff;
     Ok(Entry::request(time_ns, kind, unit, u64::from(word(28)) * 512, u64::from(word(24))))
 }

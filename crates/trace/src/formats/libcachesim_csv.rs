@@ -1,9 +1,9 @@
 use super::csv::Csv;
-use crate::format::{Detection, Example, Opening, Reader, Row};
+use crate::format::{Detection, Example, FormatRow, Opening, Reader};
 use crate::layout::CsvLayout;
 use crate::lines::full_lines;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "libcachesim-csv",
     summary: "time (s),object,size (bytes)[,op]: a write of the object unless op says otherwise",
     source: "libCacheSim, CSV traces",

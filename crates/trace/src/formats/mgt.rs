@@ -6,16 +6,16 @@
 //! and the xxh3 of all their bytes, each as u64 little endian.
 
 use crate::format::{
-    Detection, Entry, Example, Reader, RecordReader, RecordWriter, Records, Row, Stream, Writer, WriterForm,
+    Detection, Entry, Example, FormatRow, Reader, RecordReader, RecordWriter, Records, Stream, Writer, WriterForm,
 };
 use crate::records::read_up_to;
 use crate::writer::OutputFile;
-use crate::{Kind, Request, leb128};
+use crate::{IoKind, Request, leb128};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use xxhash_rust::xxh3::Xxh3;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "mgt",
     summary: "margay's own: delta-coded records in zstd with a checksum",
     source: "margay",
@@ -39,7 +39,7 @@ const MAGIC: &[u8] = b"margay trace 1\n";
 const ZSTD_LEVEL: i32 = 6;
 const END: u8 = 0xff;
 const OTHER_DEVICE: u8 = 4;
-const KINDS: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush];
+const KINDS: [IoKind; 4] = [IoKind::Read, IoKind::Write, IoKind::Trim, IoKind::Flush];
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {

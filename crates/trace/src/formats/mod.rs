@@ -45,6 +45,6 @@ impl Format {
     /// margay's own format: compact, exact, with a checksum.
     pub const MGT: Self = Self(&mgt::ROW);
 
-    /// CSV with named columns, which [`OpenOptions::csv`](crate::OpenOptions::csv) names.
+    /// CSV with named columns, which [`ReadOptions::csv`](crate::ReadOptions::csv) names.
     pub const CSV: Self = Self(&csv::ROW);
 }

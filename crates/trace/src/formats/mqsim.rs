@@ -1,7 +1,7 @@
 use super::disksim::{FiveWords, has_decimal_times};
-use crate::format::{Detection, Example, Reader, Row};
+use crate::format::{Detection, Example, FormatRow, Reader};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "mqsim",
     summary: "time (ns, whole) device sector (512 B) sectors type (0 write, 1 read)",
     source: "MQSim README, trace-based workloads",

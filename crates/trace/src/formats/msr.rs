@@ -1,16 +1,16 @@
-use crate::format::{Detection, Entry, Example, LineReader, LineWriter, Reader, Row, Writer, WriterForm};
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, LineWriter, Reader, Writer, WriterForm};
 use crate::text::{Columns, DeviceNames};
-use crate::{Kind, Request};
+use crate::{IoKind, Request};
 use std::io::{self, Write};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "msr",
     summary: "Timestamp (100 ns),Hostname,Disk,Type (Read, Write),Offset (bytes),Size (bytes),ResponseTime",
     source: "Narayanan et al., Write Off-Loading, FAST 2008; SNIA IOTTA, MSR Cambridge",
     detection: Detection::Lines(|_| true),
     reader: Reader::Lines(|_| Ok(Box::new(MsrReader::default()))),
     writer: Some(Writer {
-        kinds: &[Kind::Read, Kind::Write],
+        kinds: &[IoKind::Read, IoKind::Write],
         time_unit_us: 1,
         form: WriterForm::Lines(|| Box::new(MsrWriter)),
     }),
@@ -50,7 +50,7 @@ struct MsrWriter;
 impl LineWriter for MsrWriter {
     fn write(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<()> {
         let Request { time_us, kind, device, offset_bytes, len_bytes } = *request;
-        let word = if kind == Kind::Read { "Read" } else { "Write" };
+        let word = if kind == IoKind::Read { "Read" } else { "Write" };
         let ticks = START_TICKS.saturating_add(time_us.saturating_mul(10));
         writeln!(out, "{ticks},margay,{device},{word},{offset_bytes},{len_bytes},0")
     }

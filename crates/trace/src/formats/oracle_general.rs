@@ -1,11 +1,11 @@
-use crate::Kind;
-use crate::format::{Detection, Entry, Example, Reader, RecordReader, Row, Stream};
+use crate::IoKind;
+use crate::format::{Detection, Entry, Example, FormatRow, Reader, RecordReader, Stream};
 use crate::hash::FastMap;
 use crate::records::read_up_to;
 use crate::text::insert_object;
 use std::io;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "oracle-general",
     summary: "24-byte records: time u32 (s), object u64, size u32, next access i64: each a write of the object",
     source: "libCacheSim, oracleGeneral traces",
@@ -59,6 +59,6 @@ impl RecordReader for OracleGeneral {
             }
         };
         let time_ns = u128::from(u32_at(0)) * 1_000_000_000;
-        Ok(Some(Ok(Entry::request(time_ns, Kind::Write, 0, offset_bytes, len_bytes))))
+        Ok(Some(Ok(Entry::request(time_ns, IoKind::Write, 0, offset_bytes, len_bytes))))
     }
 }

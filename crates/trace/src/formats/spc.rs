@@ -1,7 +1,7 @@
-use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, Reader};
 use crate::text::Columns;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "spc",
     summary: "ASU,LBA (512 B),size (bytes),opcode (r, w),timestamp (s)",
     source: "SPC trace file format 1.0.1; UMass Trace Repository (Financial, WebSearch)",

@@ -1,7 +1,7 @@
-use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, Reader};
 use crate::text::Columns;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "systor17",
     summary: "Timestamp (s),Response (s),IOType (R, W or empty),LUN,Offset (bytes),Size (bytes)",
     source: "Lee et al., SYSTOR 2017; SNIA IOTTA 4928",

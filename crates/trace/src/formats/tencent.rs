@@ -1,8 +1,8 @@
-use crate::Kind;
-use crate::format::{Detection, Entry, Example, LineReader, Reader, Row};
+use crate::IoKind;
+use crate::format::{Detection, Entry, Example, FormatRow, LineReader, Reader};
 use crate::text::Columns;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "tencent",
     summary: "timestamp (s),offset (512 B),size (512 B),type (0 read, 1 write),volume",
     source: "Zhang et al., OSCA, USENIX ATC 2020; SNIA IOTTA",
@@ -28,8 +28,8 @@ impl LineReader for Tencent {
         let time_ns = columns.time(1_000_000_000)?;
         let (offset_bytes, len_bytes) = (columns.sectors("offset")?, columns.sectors("size")?);
         let kind = match columns.text("type")?.trim_ascii() {
-            b"0" => Kind::Read,
-            b"1" => Kind::Write,
+            b"0" => IoKind::Read,
+            b"1" => IoKind::Write,
             _ => return Err(columns.wrong("the type is neither 0 (read) nor 1 (write)".into())),
         };
         let device = columns.small("volume")?;

@@ -1,4 +1,4 @@
-//! The table of formats of page references: one [`Row`] each.
+//! The table of formats of page references: one [`VmFormatRow`] each.
 
 use super::{Reference, VmHeader, lackey, vmt};
 use crate::Example;
@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 
 /// Everything that margay knows of a format of page references. A row without a reader does not compile.
-pub(super) struct Row {
+pub(super) struct VmFormatRow {
     /// Name in results.
     pub name: &'static str,
     /// Layout of a record, with units.
@@ -40,7 +40,7 @@ pub(super) trait ReferenceReader: Send {
 
 /// A format of page references: a row of the table.
 #[derive(Clone, Copy)]
-pub struct VmFormat(pub(super) &'static Row);
+pub struct VmFormat(pub(super) &'static VmFormatRow);
 
 impl VmFormat {
     /// All formats, in the order in which they are listed.
@@ -72,7 +72,7 @@ impl VmFormat {
     }
 
     /// The format of a file that starts with these bytes.
-    pub(super) fn detect(head: &[u8]) -> Option<Self> {
+    pub(crate) fn detect(head: &[u8]) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| (format.0.detect)(head))
     }
 }

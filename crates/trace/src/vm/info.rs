@@ -1,8 +1,7 @@
 use super::references::too_many_pages;
 use super::{MAX_PAGES, VmFormat, VmHeader, VmReader};
 use crate::TraceError;
-use std::collections::HashMap;
-use std::path::Path;
+use crate::hash::FastMap;
 
 /// Statistics of a trace of page references.
 #[derive(Clone, Copy, Debug)]
@@ -21,22 +20,35 @@ pub struct VmInfo {
     pub written_pages: u64,
 }
 
-/// Reads a trace of page references to its end. It is an error if the trace is damaged or touches more than
-/// [`MAX_PAGES`]; memory grows with the pages up to that bound.
-pub fn info(path: &Path, reduction: VmHeader) -> Result<VmInfo, TraceError> {
-    let mut reader = VmReader::open(path, reduction)?;
-    let mut is_written: HashMap<u64, bool> = HashMap::new();
+/// Reads a trace of page references to its end.
+///
+/// ```
+/// use margay_trace::vm::{VmHeader, VmReader, info};
+///
+/// let lackey = "==7== Lackey, an example Valgrind tool\n S 1ffefffff,1\n L 04001000,8\n";
+/// let mut reader = VmReader::from_stream("lackey.txt", lackey.as_bytes(), VmHeader::DEFAULT)?;
+/// let facts = info(&mut reader)?;
+/// assert_eq!((facts.records, facts.writes, facts.pages), (2, 1, 2));
+/// # Ok::<(), margay_trace::TraceError>(())
+/// ```
+///
+/// Memory grows with the pages up to [`MAX_PAGES`].
+///
+/// # Errors
+/// The trace is damaged or touches more pages than that.
+pub fn info(reader: &mut VmReader) -> Result<VmInfo, TraceError> {
+    let mut is_written: FastMap<u64, bool> = FastMap::default();
     let mut writes = 0;
     while let Some(reference) = reader.next() {
         let reference = reference?;
         writes += u64::from(reference.write);
         if is_written.try_reserve(1).is_err() {
-            let (path, line, text) = (path.display().to_string(), reader.records(), String::new());
+            let (path, line, text) = (reader.path().to_string(), reader.records(), String::new());
             return Err(TraceError::BadLine { path, line, problem: "there is no memory for more pages".into(), text });
         }
         *is_written.entry(reference.page).or_default() |= reference.write;
         if is_written.len() as u64 > MAX_PAGES {
-            let (path, line, text) = (path.display().to_string(), reader.records(), String::new());
+            let (path, line, text) = (reader.path().to_string(), reader.records(), String::new());
             return Err(TraceError::BadLine { path, line, problem: too_many_pages(), text });
         }
     }

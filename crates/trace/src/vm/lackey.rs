@@ -1,6 +1,6 @@
 //! The text of `valgrind --tool=lackey --trace-mem=yes`: a line for each access of the program.
 
-use super::format::{Opened, ReferenceReader, Row};
+use super::format::{Opened, ReferenceReader, VmFormatRow};
 use super::{Reducer, Reference, VmHeader};
 use crate::Example;
 use crate::format::Stream;
@@ -9,7 +9,7 @@ use crate::text::unsigned_hex;
 use std::collections::VecDeque;
 use std::io;
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: VmFormatRow = VmFormatRow {
     name: "lackey",
     summary: "one of I, L, S, M (instruction, load, store, both), then address (hex),size (bytes)",
     source: "Valgrind manual, Lackey, --trace-mem=yes",

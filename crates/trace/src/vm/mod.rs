@@ -20,7 +20,7 @@ mod writer;
 pub use capture::{CaptureOptions, Captured, Progress, capture};
 pub use format::VmFormat;
 pub use info::{VmInfo, info};
-pub use reader::{VmReader, is_vm_trace};
+pub use reader::VmReader;
 pub use reduce::Reducer;
 pub use references::{LoadOptions, MAX_PAGES, PageMap, References};
 pub use writer::VmWriter;

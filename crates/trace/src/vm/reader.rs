@@ -1,14 +1,14 @@
 use super::format::ReferenceReader;
 use super::{Reference, VmFormat, VmHeader};
 use crate::TraceError;
-use crate::compress::{Compression, open_stream};
-use crate::format::Stream;
+use crate::compress::{Compression, Hashed, Input};
 use std::io::{self, BufRead};
 use std::path::Path;
 
 /// A trace of page references being read: an iterator over its records. After an error it ends.
 pub struct VmReader {
     path: String,
+    file: Option<Hashed>,
     reader: Box<dyn ReferenceReader>,
     compression: Compression,
     format: VmFormat,
@@ -23,18 +23,10 @@ impl std::fmt::Debug for VmReader {
     }
 }
 
-/// Whether a file starts like a trace of page references. The error is that the file cannot be opened; a file that
-/// cannot be read is none.
-pub fn is_vm_trace(path: &Path) -> Result<bool, TraceError> {
-    let (mut stream, _) = open_stream(path)?;
-    Ok(stream.fill_buf().is_ok_and(|head| VmFormat::detect(head).is_some()))
-}
-
 impl VmReader {
     /// Opens a trace; `-` is the standard input. The text of a tracer is reduced to pages as `reduction` says.
     pub fn open(path: &Path, reduction: VmHeader) -> Result<Self, TraceError> {
-        let (stream, compression) = open_stream(path)?;
-        Self::new(path.display().to_string(), stream, compression, reduction)
+        Self::new(Input::open(path)?, reduction)
     }
 
     /// Reads a trace from a stream of uncompressed bytes; the name stands in errors.
@@ -43,27 +35,36 @@ impl VmReader {
         stream: impl BufRead + Send + 'static,
         reduction: VmHeader,
     ) -> Result<Self, TraceError> {
-        Self::new(name.into(), Box::new(stream), Compression::Plain, reduction)
+        Self::new(Input::of_stream(name, stream)?, reduction)
     }
 
-    fn new(
-        path: String,
-        mut stream: Stream,
-        compression: Compression,
-        reduction: VmHeader,
-    ) -> Result<Self, TraceError> {
-        let failed = |error| match compression {
-            Compression::Plain => TraceError::io(&path, error),
-            _ => TraceError::Compressed { path: path.clone(), requests: 0, error },
-        };
-        let Some(format) = VmFormat::detect(stream.fill_buf().map_err(failed)?) else {
+    pub(crate) fn new(mut input: Input, reduction: VmHeader) -> Result<Self, TraceError> {
+        let Some(format) = VmFormat::detect(&input.head) else {
             let known: Vec<_> = VmFormat::ALL.iter().map(|row| format!("{} ({})", row.name(), row.summary())).collect();
-            return Err(TraceError::UnknownVmFormat { path, known: known.join(" and ") });
+            return Err(TraceError::UnknownVmFormat { path: input.path, known: known.join(" and ") });
         };
-        match (format.0.open)(stream, reduction).map_err(failed)? {
-            Ok((header, reader)) => Ok(Self { path, reader, compression, format, header, records: 0, ended: false }),
+        let opened = (format.0.open)(input.take_stream(), reduction).map_err(|error| input.error(error))?;
+        let Input { path, compression, file, .. } = input;
+        match opened {
+            Ok((header, reader)) => {
+                Ok(Self { path, file, reader, compression, format, header, records: 0, ended: false })
+            }
             Err(problem) => Err(TraceError::BadLine { path, line: 0, problem, text: String::new() }),
         }
+    }
+
+    /// The name that the trace was opened by.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The hash of the file's bytes, as [`TraceReader::file_hash`](crate::TraceReader::file_hash) gives it.
+    ///
+    /// # Errors
+    /// The rest of the file cannot be read.
+    pub fn file_hash(&mut self) -> Result<Option<u64>, TraceError> {
+        let hash = self.file.as_mut().map(Hashed::finish).transpose();
+        hash.map_err(|error| TraceError::io(&self.path, error))
     }
 
     /// The trace's format.
@@ -82,10 +83,7 @@ impl VmReader {
     }
 
     fn failed(&self, error: io::Error) -> TraceError {
-        match self.compression {
-            Compression::Plain => TraceError::io(&self.path, error),
-            _ => TraceError::Compressed { path: self.path.clone(), requests: self.records, error },
-        }
+        self.compression.error(&self.path, self.records, error)
     }
 
     fn bad(&self, problem: String) -> TraceError {

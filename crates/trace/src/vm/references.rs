@@ -1,7 +1,6 @@
 use super::{VmHeader, VmReader};
 use crate::TraceError;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use crate::hash::FastMap;
 use std::path::Path;
 
 /// How pages of the address space are numbered.
@@ -36,6 +35,7 @@ pub struct References {
     pages: u32,
     distinct: u32,
     header: VmHeader,
+    file_hash: u64,
 }
 
 /// The largest number of different pages in a trace: 32 GiB of 2-KiB pages, more than programs touch that a tracer can
@@ -50,30 +50,12 @@ pub(super) fn too_many_pages() -> String {
     format!("more than {MAX_PAGES} pages are touched, which no captured program does")
 }
 
-/// Multiplies and folds. Page numbers are not chosen to collide, so nothing stronger is needed.
-#[derive(Default)]
-struct Folded(u64);
-
-impl Hasher for Folded {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-    fn write_u64(&mut self, value: u64) {
-        let product = u128::from(self.0 ^ value) * 0x9E37_79B9_7F4A_7C15;
-        self.0 = (product >> 64) as u64 ^ product as u64;
-    }
-}
-
-type Numbers = HashMap<u64, u32, BuildHasherDefault<Folded>>;
-
 impl References {
     /// Reads a whole trace. It is an error if the trace is empty, damaged, has larger pages than `options` ask for, or
     /// touches more than [`MAX_PAGES`].
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, TraceError> {
-        let reader = VmReader::open(path, VmHeader { page_shift: options.page_shift.min(11), ..VmHeader::DEFAULT })?;
+        let mut reader =
+            VmReader::open(path, VmHeader { page_shift: options.page_shift.min(11), ..VmHeader::DEFAULT })?;
         let header = reader.header();
         let name = path.display().to_string();
         let bad =
@@ -85,16 +67,19 @@ impl References {
         };
         let chunk = match options.map {
             PageMap::Chunks if options.chunk_pages == 0 => return Err(bad(0, "chunks of 0 pages".into())),
+            PageMap::Chunks if u64::from(options.chunk_pages) > MAX_PAGES => {
+                return Err(bad(0, format!("chunks of {} pages; the max is {MAX_PAGES}", options.chunk_pages)));
+            }
             PageMap::Chunks => u64::from(options.chunk_pages),
             PageMap::Dense => 1,
         };
         let out_of_memory =
             |line, references: usize| bad(line, format!("not enough memory after {references} references"));
-        let mut numbers = Numbers::default();
+        let mut numbers: FastMap<u64, u32> = FastMap::default();
         let mut references = Vec::new();
         let (mut last_chunk, mut number) = (u64::MAX, 0);
         let mut last = u32::MAX;
-        for (line, reference) in (1..).zip(reader) {
+        for (line, reference) in (1..).zip(reader.by_ref()) {
             let reference = reference?;
             let page = reference.page >> shift;
             if page / chunk != last_chunk {
@@ -124,7 +109,8 @@ impl References {
             return Err(TraceError::Empty { path: name, lines: 0 });
         }
         let pages = (numbers.len() as u64 * chunk) as u32;
-        Ok(Self::numbered(references, pages, options.only_written, header))
+        let file_hash = reader.file_hash()?.unwrap_or_default();
+        Ok(Self { file_hash, ..Self::numbered(references, pages, options.only_written, header) })
     }
 
     fn numbered(mut references: Vec<u32>, pages: u32, only_written: bool, header: VmHeader) -> Self {
@@ -137,7 +123,7 @@ impl References {
         }
         let counts = |seen: u8| if only_written { seen & 2 != 0 } else { seen != 0 };
         let distinct = seen.iter().filter(|seen| counts(**seen)).count() as u32;
-        Self { references, pages, distinct, header }
+        Self { references, pages, distinct, header, file_hash: 0 }
     }
 
     /// The references in slices of up to `size`. Each is the page's number shifted left by one, and in bit 0 whether
@@ -164,6 +150,11 @@ impl References {
     /// The number of different pages that are referenced.
     pub const fn distinct_pages(&self) -> u32 {
         self.distinct
+    }
+
+    /// The hash of the trace's file, as [`VmReader::file_hash`] gives it.
+    pub const fn file_hash(&self) -> u64 {
+        self.file_hash
     }
 
     /// How the trace was made.

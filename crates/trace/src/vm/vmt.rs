@@ -1,13 +1,14 @@
 //! VMT1, margay's compact format of page references. The layout is in the module's documentation.
 
-use super::format::{Opened, ReferenceReader, Row};
+use super::format::{Opened, ReferenceReader, VmFormatRow};
 use super::{HEADER_BYTES, MAGIC, Reference, VmHeader};
 use crate::Example;
 use crate::format::Stream;
+use crate::leb128::unzigzag;
 use crate::records::read_up_to;
 use std::io::{self, BufRead};
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: VmFormatRow = VmFormatRow {
     name: "vmt",
     summary: "VMT1, binary: 16-byte header, then LEB128 differences of page numbers with a bit for a write",
     source: "margay",
@@ -58,8 +59,7 @@ impl ReferenceReader for VmtReader {
             Some(Ok(value)) => value,
         };
         let (zigzag, write) = (value >> 1, value & 1 != 0);
-        let difference = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
-        self.previous = self.previous.wrapping_add(difference as u64);
+        self.previous = self.previous.wrapping_add(unzigzag(zigzag) as u64);
         Ok(Some(Ok(Reference { page: self.previous, write })))
     }
 

@@ -1,5 +1,6 @@
 use super::{Reference, VmHeader};
-use crate::{Existing, NewFile, TraceError};
+use crate::{TraceError, leb128};
+use margay_host::{Existing, NewFile};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,8 @@ pub struct VmWriter {
     out: Out,
     previous: u64,
     records: u64,
+    /// The record being made, kept for its memory.
+    record: Vec<u8>,
 }
 
 impl std::fmt::Debug for VmWriter {
@@ -26,9 +29,8 @@ enum Out {
 
 const ZSTD_LEVEL: i32 = 12;
 
-pub(super) fn zigzag(difference: i64) -> u64 {
-    (difference << 1 ^ difference >> 63) as u64
-}
+/// One more than the greatest page number: differences fit the format.
+const MAX_PAGES: u64 = 1 << 61;
 
 impl VmWriter {
     /// Starts a trace in a new file. It is an error if the file exists.
@@ -46,26 +48,27 @@ impl VmWriter {
             Out::Plain(file)
         };
         out.put(&header.encode()).map_err(failed)?;
-        Ok(Self { path: path.into(), out, previous: 0, records: 0 })
+        Ok(Self { path: path.into(), out, previous: 0, records: 0, record: Vec::new() })
     }
 
-    /// Appends a record. Page numbers must be below 2^61, so that their differences fit the format.
+    /// Appends a record.
+    ///
+    /// # Errors
+    /// The page number is 2^61 or more, which the format has no room for; the file cannot be written.
     pub fn write(&mut self, reference: Reference) -> Result<(), TraceError> {
-        let difference = reference.page.wrapping_sub(self.previous) as i64;
-        let mut value = zigzag(difference) << 1 | u64::from(reference.write);
-        let mut bytes = [0; 10];
-        let mut len = 0;
-        loop {
-            bytes[len] = value as u8 & 0x7F | if value > 0x7F { 0x80 } else { 0 };
-            value >>= 7;
-            len += 1;
-            if value == 0 {
-                break;
-            }
+        let path = &self.path;
+        let failed = |error| TraceError::io(&path.display().to_string(), error);
+        if reference.page >= MAX_PAGES {
+            let why = format!("page {:x} of record {} is not below 2^61", reference.page, self.records + 1);
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)));
         }
+        let difference = reference.page.wrapping_sub(self.previous) as i64;
+        self.record.clear();
+        leb128::put(&mut self.record, leb128::zigzag(difference) << 1 | u64::from(reference.write));
+        self.out.put(&self.record).map_err(failed)?;
         self.previous = reference.page;
         self.records += 1;
-        self.out.put(&bytes[..len]).map_err(|error| TraceError::io(&self.path.display().to_string(), error))
+        Ok(())
     }
 
     /// Records written so far.

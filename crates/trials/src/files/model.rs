@@ -2,7 +2,7 @@
 
 use super::{FileSystem, PAGE_BYTES};
 use margay_flash::Flash;
-use margay_fs::{FsError, Kind, NewObject, ROOT, RenameFlags};
+use margay_fs::{FsError, NewObject, ObjectKind, ROOT, RenameFlags};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
@@ -174,7 +174,7 @@ impl Oracle {
                 let mut path = prefix.clone();
                 path.push(b'/');
                 path.extend_from_slice(&name);
-                let is_directory = attributes.kind == Kind::Directory;
+                let is_directory = attributes.kind == ObjectKind::Directory;
                 if tree.insert(path.clone(), (is_directory, attributes.uid)).is_some() {
                     return Err(format!("the name {} is there twice", String::from_utf8_lossy(&path)));
                 }
@@ -261,7 +261,7 @@ pub(super) fn apply(fs: &mut FileSystem<'_, impl Flash>, oracle: &mut Oracle, st
             oracle.next_id += 1;
             let (parent, name) = split(&path);
             let parent = object(fs, parent);
-            let kind = if is_directory { Kind::Directory } else { Kind::File };
+            let kind = if is_directory { ObjectKind::Directory } else { ObjectKind::File };
             tree.insert(path.clone(), (is_directory, id));
             let before = oracle.trees.len();
             oracle.attempt(tree);

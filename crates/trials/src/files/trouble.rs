@@ -6,16 +6,14 @@ use crate::device::{Host, draw};
 use crate::trouble::{Manners, Refusal, Troubled, Troubles, Watch, insist, trouble};
 use crate::{Chip, Tally};
 use margay_flash::Flash;
-use margay_fs::{AllocatorSpec, FsError, Kind, NewObject, ROOT};
+use margay_fs::{AllocatorSpec, FsError, NewObject, ObjectKind, ROOT};
 use margay_log::LogError;
 
 /// Lets calls fail for a moment as [`crate::disk_troubles`] does. A program that is refused to the end gives up: names
 /// and data are then as before the step or as it was to make them.
 pub fn file_troubles(chip: Chip, allocator: AllocatorSpec, seed: u64, len: usize, stride: u64, tries: u64) -> Tally {
     let trial = Trial { setup: Setup::new(chip, allocator), seed, len };
-    let mut tally = trouble(&trial, Troubles { seed, stride, tries }, false);
-    tally.merge(trouble(&trial, Troubles { seed, stride, tries }, true));
-    tally
+    trouble(&trial, Troubles { seed, stride, tries })
 }
 
 fn refused(error: FsError) -> Refusal {
@@ -164,7 +162,7 @@ impl Troubled for Trial {
 fn overwrite(fs: &mut Files<'_>, pages: u32) -> Result<(), FsError> {
     for named in fs.list(ROOT)? {
         let (name, attributes) = named;
-        if attributes.kind == Kind::Directory {
+        if attributes.kind == ObjectKind::Directory {
             for (inner, _) in fs.list(attributes.object)? {
                 fs.unlink(attributes.object, &inner)?;
             }

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use margay_flash::{Geometry, Ppn};
-use margay_fs::{Kind, NewObject, ROOT};
+use margay_fs::{ObjectKind, NewObject, ROOT};
 use margay_media::RamFlash;
 use margay_volume::{FilesFormatOptions, FilesOpenOptions, check_files, format_files, open_files};
 use std::sync::OnceLock;
@@ -46,7 +46,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(opened) = open_files(chip.clone(), &FilesOpenOptions::default()) {
         let mut fs = opened.files;
         for (name, attributes) in fs.list(ROOT).unwrap() {
-            if attributes.kind == Kind::File {
+            if attributes.kind == ObjectKind::File {
                 let _ = fs.read(attributes.object, 0, &mut data);
                 let _ = fs.write(attributes.object, 200, &data);
             }

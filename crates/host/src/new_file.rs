@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_stays_unless_it_is_to_bereplaced() {
+    fn what_exists_stays_unless_it_is_to_be_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let mut late = NewFile::create(&path, Existing::Refuse).unwrap();

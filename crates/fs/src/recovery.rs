@@ -15,7 +15,7 @@ use margay_format::{
     FoundPage, HOLE_PAGES, HeaderPage as Headers, HolePage, Layout, LogState, MAX_DATA_CHUNKS, Superblock,
     decode_files_checkpoint,
 };
-use margay_log::{Client, Content, Kept, OwnerMap, PageReader};
+use margay_log::{Client, Content, Kept, OwnerMap, PageReader, ValidPages};
 
 /// Sequence number and place of the latest page of each owner.
 type Latest = BTreeMap<PageOwner, (u64, Ppn)>;
@@ -257,12 +257,12 @@ impl OwnerMap for FilesMap {
         Ok(())
     }
 
-    fn take_pages(&mut self) -> (Vec<(Ppn, PageOwner)>, Vec<(u32, Kept)>) {
+    fn take_pages(&mut self) -> ValidPages<PageOwner> {
         let latest = core::mem::take(&mut self.latest);
         let headers = |object| Content::Headers { object, open: false };
         let valid = latest.into_iter().filter(|(owner, (_, ppn))| self.index.locate(*owner) == Some(*ppn));
-        let pages: Vec<_> = valid.map(|(owner, (_, ppn))| (ppn, owner)).collect();
-        let kept = (0..).zip(&pages).map(|(at, (_, owner))| {
+        let places: Vec<_> = valid.map(|(owner, (_, ppn))| (ppn, owner)).collect();
+        let kept = (0..).zip(&places).map(|(at, (_, owner))| {
             let content = match owner.what() {
                 Owned::Chunk(object, chunk) => Content::Chunk { object, chunk, whole: true },
                 Owned::Headers(page) => headers(self.index.pages[page as usize].members.last().copied().unwrap_or(0)),
@@ -271,6 +271,6 @@ impl OwnerMap for FilesMap {
             (at, Kept::Content(content))
         });
         let kept = kept.collect();
-        (pages, kept)
+        ValidPages { places, kept }
     }
 }

@@ -4,7 +4,7 @@ use crate::map::UNMAPPED;
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Lpn, Ppn};
 use margay_format::{FoundPage, Layout, LogState, OwnPages, Superblock, decode_disk_checkpoint};
-use margay_log::{Kept, OwnerMap, PageReader};
+use margay_log::{Kept, OwnerMap, PageReader, ValidPages};
 use margay_policy::Now;
 
 /// By owner, the place and sequence number of its latest page.
@@ -104,18 +104,18 @@ impl OwnerMap for PageMap {
         Ok(())
     }
 
-    fn take_pages(&mut self) -> (Vec<(Ppn, Lpn)>, Vec<(u32, Kept)>) {
+    fn take_pages(&mut self) -> ValidPages<Lpn> {
         let owners = (0..).map(Lpn).zip(&self.pages).filter(|(_, page)| **page != UNMAPPED);
-        let pages: Vec<_> = owners.map(|(owner, page)| (Ppn(*page), owner)).collect();
+        let places: Vec<_> = owners.map(|(owner, page)| (Ppn(*page), owner)).collect();
         let mut found = core::mem::take(&mut self.kept);
         found.retain(|(owner, ppn, _)| self.pages[owner.index()] == ppn.0);
         found.sort_unstable_by_key(|(owner, ..)| *owner);
         found.dedup_by_key(|(owner, ..)| *owner);
         let mut found = found.into_iter().peekable();
         let kept = (0..)
-            .zip(&pages)
+            .zip(&places)
             .filter_map(|(at, (_, owner))| found.next_if(|(of, ..)| of == owner).map(|(.., kept)| (at, kept)));
         let kept = kept.collect();
-        (pages, kept)
+        ValidPages { places, kept }
     }
 }

@@ -37,4 +37,4 @@ pub use margay_policy::{Content, Hint};
 pub use mount_scan::{MountReport, ScanError};
 pub use policies::Policies;
 pub use recovery::{OwnerMap, PageReader, Recovered, StartWork, recover};
-pub use restore::{Kept, Restored, RestoredSegment};
+pub use restore::{Kept, Restored, RestoredSegment, ValidPages};

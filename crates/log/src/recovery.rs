@@ -3,7 +3,7 @@
 
 use crate::Owner;
 use crate::mount_scan::{MountReport, MountScan, ScanError, Suspect};
-use crate::restore::{Kept, Restored, RestoredSegment};
+use crate::restore::{Restored, RestoredSegment, ValidPages};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, SegmentId};
 use margay_format::{
@@ -36,8 +36,8 @@ pub trait OwnerMap: Sized {
     /// Reads the client's own pages and applies what they say.
     fn settle<F: Flash>(&mut self, pages: &mut PageReader<'_, F>) -> Result<(), FlashError>;
 
-    /// All valid pages with their owners, and what is kept of some of them, as in [`Restored`]; asked once, at the end.
-    fn take_pages(&mut self) -> (Vec<(Ppn, Self::Owner)>, Vec<(u32, Kept)>);
+    /// All valid pages; asked once, at the end.
+    fn take_pages(&mut self) -> ValidPages<Self::Owner>;
 }
 
 /// Reads pages of a device that is being recovered.
@@ -136,12 +136,12 @@ pub fn recover<F: Flash, M: OwnerMap>(
         Some(listed) => listed,
         None => read_retired(&map, &mut pages)?,
     };
-    let (pages, kept) = map.take_pages();
-    scan.look_for_hidden(device, pages.iter().map(|(ppn, _)| *ppn))?;
-    let retired = scan.retire(device, listed, pages.iter().map(|(ppn, _)| *ppn));
-    let suspect = scan.suspect.filter(|suspect| pages.iter().any(|(ppn, _)| *ppn == suspect.ppn));
+    let pages = map.take_pages();
+    scan.look_for_hidden(device, pages.places.iter().map(|(ppn, _)| *ppn))?;
+    let retired = scan.retire(device, listed, pages.places.iter().map(|(ppn, _)| *ppn));
+    let suspect = scan.suspect.filter(|suspect| pages.places.iter().any(|(ppn, _)| *ppn == suspect.ppn));
     let MountScan { segments, now, seq, free, report, void, .. } = scan;
-    let restored = Restored { segments, pages, kept, now, seq, free, retired };
+    let restored = Restored { segments, pages, now, seq, free, retired };
     Ok(Recovered { map, restored, work: StartWork { anchor, checkpoint, suspect, void }, report })
 }
 

@@ -47,15 +47,22 @@ pub enum Kept {
     Content(Content),
 }
 
+/// The valid pages of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValidPages<O> {
+    /// Where they are, and whose.
+    pub places: Vec<(Ppn, O)>,
+    /// What is kept of some of them, by their numbers in `places`, ascending.
+    pub kept: Vec<(u32, Kept)>,
+}
+
 /// What is known of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored<O> {
     /// Of its segments, by number.
     pub segments: Vec<RestoredSegment>,
-    /// Its valid pages: where, and whose.
-    pub pages: Vec<(Ppn, O)>,
-    /// What is kept of some of them, by their places in `pages`, ascending.
-    pub kept: Vec<(u32, Kept)>,
+    /// Its valid pages.
+    pub pages: ValidPages<O>,
     /// The clocks.
     pub now: Now,
     /// Sequence number of the last program.
@@ -108,13 +115,13 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     fn restore_pages(&mut self, restored: &Restored<O>) {
-        for (ppn, owner) in &restored.pages {
+        for (ppn, owner) in &restored.pages.places {
             self.valid.fill(ppn.0, ppn.0 + 1, true);
             self.segments.valid[self.geometry.segment_of(*ppn).index()] += 1;
             self.owners[ppn.index()] = *owner;
         }
-        for (at, kept) in &restored.kept {
-            let (ppn, _) = restored.pages[*at as usize];
+        for (at, kept) in &restored.pages.kept {
+            let (ppn, _) = restored.pages.places[*at as usize];
             match *kept {
                 Kept::OnFlash { heat_kind, heat, written } if heat_kind == self.placement.heat_kind() => {
                     self.placement.unpack(ppn, heat, written, self.now);
@@ -124,7 +131,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                 Kept::OnFlash { .. } => {}
             }
         }
-        self.segments.total_valid = restored.pages.len() as u64;
+        self.segments.total_valid = restored.pages.places.len() as u64;
     }
 
     /// Tells the policies of every segment in use, in the order in which they were opened.

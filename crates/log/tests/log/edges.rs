@@ -3,7 +3,7 @@
 use crate::client::*;
 use margay_flash::{FlashError, Lpn, Ppn, SegmentId};
 use margay_format::{Decoded, Formatted, Tag, U48_MAX};
-use margay_log::{Client, Config, Content, Hint, Log, LogError, Restored, RestoredSegment};
+use margay_log::{Client, Config, Content, Hint, Log, LogError, Restored, RestoredSegment, ValidPages};
 use margay_policy::{Now, State};
 
 type Device = Formatted<Ram>;
@@ -26,8 +26,8 @@ fn used(seq: u64, now: Now, erases: u32) -> Disk<Device> {
     };
     let mut segments = vec![segment; SEGMENTS as usize];
     segments[0] = RestoredSegment { state: State::Reserved, erases: 0, ..segment };
-    let restored =
-        Restored { segments, pages: Vec::new(), kept: Vec::new(), now, seq, free: Vec::new(), retired: Vec::new() };
+    let pages = ValidPages { places: Vec::new(), kept: Vec::new() };
+    let restored = Restored { segments, pages, now, seq, free: Vec::new(), retired: Vec::new() };
     let log = Log::restore(device, config, policies(), PAGES, &restored).unwrap();
     let (fresh, _) = formatted(ram(), paced(), PAGES);
     let mut disk = Disk::new(fresh, config, policies(), PAGES);

@@ -87,11 +87,11 @@ impl Uniform {
 
     /// Writes so many pages.
     pub fn write(&mut self, writes: u64) -> Result<(), String> {
-        let Self { disk, generator, pages, time } = self;
-        let (pages, times) = (*pages, *time..*time + writes);
-        *time += writes;
-        let mut writes = times.map(|time| (Lpn(uniform(generator, pages)), time));
-        while disk.write_run(&mut writes).map_err(|e| e.to_string())? {}
+        let (mut generator, pages, times) = (self.generator.clone(), self.pages, self.time..self.time + writes);
+        self.time += writes;
+        let mut writes = times.map(|time| (Lpn(uniform(&mut generator, pages)), time));
+        while self.disk.write_run(&mut writes).map_err(|e| e.to_string())? {}
+        self.generator = generator;
         Ok(())
     }
 

@@ -130,7 +130,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             keeps_pages,
             is_undivided,
             has_two_streams: placement.streams() == 2,
-            run: Run::new(&*placement, &*selection, config.is_paced()),
+            run: Run::new(&*placement, &*selection, !D::KEEPS_INFO && !config.is_paced()),
             selection,
             leveling: config.leveling.build(geometry.segments()),
             owners: vec![O::default(); geometry.pages() as usize],

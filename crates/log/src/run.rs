@@ -3,7 +3,7 @@
 
 use crate::log::Log;
 use crate::{Client, LogError, Owner};
-use alloc::boxed::Box;
+use alloc::{vec, vec::Vec};
 use margay_flash::{Ppn, SegmentId};
 use margay_format::{PageInfo, Store};
 use margay_policy::{Placer, Selection, State, Written};
@@ -16,19 +16,17 @@ const MAX_RUN: usize = 64;
 pub(crate) struct Run {
     /// The stream of all host writes; `None` if each of them has to be decided on or recorded by itself.
     stream: Option<u8>,
-    writes: Box<[Written; MAX_RUN]>,
+    writes: Vec<Written>,
     /// Sealed segments that lost a page, and how many they had left.
-    losses: Box<[(SegmentId, u32); MAX_RUN]>,
+    losses: Vec<(SegmentId, u32)>,
 }
 
 impl Run {
-    pub fn new(placement: &dyn Placer, selection: &dyn Selection, is_paced: bool) -> Self {
-        let is_simple = !is_paced && !selection.needs_invalidations();
-        Self {
-            stream: placement.host_stream().filter(|_| is_simple),
-            writes: Box::new([Written::default(); MAX_RUN]),
-            losses: Box::new([<(SegmentId, u32)>::default(); MAX_RUN]),
-        }
+    /// `is_simple` says that the device keeps no information on pages, and that cleaning is not spread over the writes.
+    pub fn new(placement: &dyn Placer, selection: &dyn Selection, is_simple: bool) -> Self {
+        let stream = placement.host_stream().filter(|_| is_simple && !selection.needs_invalidations());
+        let len = if stream.is_some() { MAX_RUN } else { 0 };
+        Self { stream, writes: vec![Written::default(); len], losses: vec![Default::default(); len] }
     }
 }
 
@@ -93,7 +91,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let Self { run, segments, valid: bits, geometry, .. } = self;
         let mut bits = bits.as_mut();
         let valid = segments.valid.as_mut_slice();
-        let losses = &mut *run.losses;
+        let losses = run.losses.as_mut_slice();
         let states = &segments.state[..valid.len()];
         let (mut new, mut lost) = (0, 0);
         for written in &mut run.writes[..count] {

@@ -102,7 +102,8 @@ impl<K: Key> MinTree<K> {
         }
         let mut at = 0;
         for level in (0..self.top()).rev() {
-            at = (at * FAN..at * FAN + FAN).find(|child| self.node(level, *child) == minimum)?;
+            let first = self.starts[level] + at * FAN;
+            at = at * FAN + self.nodes[first..first + FAN].iter().position(|key| *key == minimum)?;
         }
         Some(at)
     }

@@ -99,6 +99,15 @@ impl<D: Store> Ftl<D> {
     #[inline(always)]
     pub fn write_run(&mut self, writes: &mut impl Iterator<Item = (Lpn, u64)>) -> Result<bool, FtlError> {
         let (exported, openings) = (self.map.exported, self.log.openings());
+        if !self.log.takes_runs() {
+            for (lpn, now_us) in writes {
+                self.write(lpn, &[], Hint::None, now_us)?;
+                if self.log.openings() != openings {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
+        }
         loop {
             let mut refused = None;
             let fits = writes.by_ref().map_while(|write| {

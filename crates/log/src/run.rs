@@ -31,9 +31,14 @@ impl Run {
 }
 
 impl<D: Store, O: Owner> Log<D, O> {
+    /// Whether [`Log::write_run`] takes any writes. If not, every write has to be decided on or recorded by itself.
+    pub fn takes_runs(&self) -> bool {
+        self.run.stream.is_some()
+    }
+
     /// Writes pages of the host without a payload, as [`Log::write`] does one after the other: each item is an owner and
     /// the time of the workload. Takes only as many as have room in the open segment, so that nothing is cleaned; the
-    /// next one is for [`Log::write`]. Takes none if every write has to be decided on or recorded by itself.
+    /// next one is for [`Log::write`].
     ///
     /// # Errors
     ///
@@ -44,7 +49,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         client: &mut C,
         writes: impl Iterator<Item = (O, u64)>,
     ) -> Result<(), LogError> {
-        let Some(stream) = self.run.stream.filter(|_| !D::KEEPS_INFO) else { return Ok(()) };
+        let Some(stream) = self.run.stream else { return Ok(()) };
         let mut writes = writes;
         loop {
             let head = self.heads[usize::from(stream)];

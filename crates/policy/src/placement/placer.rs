@@ -273,7 +273,7 @@ impl<P: Placement> Placer for WithPages<P> {
         let infos = word_of(&self.infos, first.index(), &mut word);
         let wanted = stream(bits.trailing_zeros(), infos);
         let mut together = 0;
-        if P::SEES_OWNERS {
+        if P::SEES_OWNERS || self.policy.streams() != 2 {
             let mut others = bits;
             while others != 0 {
                 together |= u64::from(stream(others.trailing_zeros(), infos) == wanted) << others.trailing_zeros();
@@ -285,10 +285,11 @@ impl<P: Placement> Placer for WithPages<P> {
             let mut lanes = [0u64; 8];
             for eight in infos.chunks_exact(8).rev() {
                 for (lane, info) in lanes.iter_mut().zip(eight) {
-                    *lane = *lane << 8 | u64::from(self.policy.copy(segments, victim, now, *info, 0) == wanted);
+                    *lane = *lane << 8 | u64::from(self.policy.copy(segments, victim, now, *info, 0));
                 }
             }
-            together = lanes.iter().rev().fold(0, |bits, lane| bits << 1 | lane);
+            let second = lanes.iter().rev().fold(0, |bits, lane| bits << 1 | lane);
+            together = if wanted == 0 { !second } else { second };
         }
         (wanted, together & bits)
     }

@@ -20,9 +20,11 @@ const MANY: u64 = 1_500_000;
 pub fn count(args: &[String]) -> Result<(), String> {
     let [selection, placement, writes] = args else { return Err("usage: count SELECTION PLACEMENT WRITES".into()) };
     let writes = writes.parse().map_err(|_| format!("'{writes}' is not a number of writes"))?;
-    let uniform = Uniform { segments: 1024, warm_up: 500_000, writes };
-    let measured = uniform.run(selection, placement)?.0;
-    println!("{}", measured.counters.programs());
+    let mut uniform = Uniform::new(1024, selection, placement)?;
+    uniform.write(500_000)?;
+    uniform.disk.reset_counters();
+    uniform.write(writes)?;
+    println!("{}", uniform.programs());
     Ok(())
 }
 

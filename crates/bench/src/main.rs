@@ -1,4 +1,5 @@
-//! `margay-bench speed [GiB...]`: pages programmed per second, beside a floor measured in the same process.
+//! `margay-bench speed [GiB...] [SELECTION+PLACEMENT...]`: pages programmed per second, by turns with a floor measured in the same
+//! process.
 //! `margay-bench instructions`: instructions per host write, and per line of a trace, under callgrind, compared with
 //! budget.toml. `margay-bench
 //! disk`: write amplification, the slowest write and the mount of the disk, with all metadata counted. `margay-bench
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
         Some("paging") => paging::run(),
         Some("paging-count") => paging::count(rest),
         Some("files") => files::run(rest),
-        _ => Err("usage: margay-bench speed [GiB...] | instructions | m6 | disk | paging | files [MARGAY]".into()),
+        _ => Err("usage: margay-bench speed [GiB...] [SELECTION+PLACEMENT...] | instructions | m6 | disk | paging | files [MARGAY]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

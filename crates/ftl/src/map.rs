@@ -53,6 +53,12 @@ impl Client<Lpn> for Map {
         Some(self.pages[owner.index()]).filter(|page| *page != UNMAPPED).map(Ppn)
     }
 
+    #[inline(always)]
+    fn replace(&mut self, owner: Lpn, to: Ppn) -> Option<Ppn> {
+        let old = core::mem::replace(&mut self.pages[owner.index()], to.0);
+        (old != UNMAPPED).then_some(Ppn(old))
+    }
+
     fn pending(&mut self, seq: u64, page: &mut [u8]) -> Option<Lpn> {
         let own = self.own.as_mut()?;
         let group = *own.dirty.last()?;

@@ -1,6 +1,6 @@
 //! Every policy of the registry on small devices, against a plain map and against full scans.
 
-use margay_flash::{Geometry, Lpn};
+use margay_flash::{Geometry, Lpn, Ppn};
 use margay_format::Plain;
 use margay_ftl::Ftl;
 use margay_log::{Config, Counters, Hint, Policies};
@@ -169,29 +169,48 @@ fn read(disk: &mut Ftl<Plain<Meter<Strict<RamFlash>>>>, lpn: u32) -> Option<u64>
     found.map(|_| u64::from_le_bytes(data[..8].try_into().unwrap()))
 }
 
+/// What a history has cost, and where it left every page.
+type Cost = (Counters, Vec<u32>, Vec<Option<Ppn>>);
+
 /// Runs the steps without payload and says what it cost.
-fn cost(setup: Setup, steps: &[Step], policies: Policies) -> (Counters, Vec<u32>) {
+fn cost(setup: Setup, steps: &[Step], policies: Policies) -> Cost {
+    let write = |disk: &mut Ftl<_>, writes: &[(Lpn, u64)]| {
+        writes.iter().for_each(|(lpn, now_us)| disk.write(*lpn, &[], Hint::None, *now_us).unwrap());
+    };
+    cost_with(setup, steps, policies, write)
+}
+
+/// [`cost`], the writes between other steps done by `write`.
+fn cost_with(
+    setup: Setup,
+    steps: &[Step],
+    policies: Policies,
+    write: impl Fn(&mut Ftl<Plain<Strict<NullFlash>>>, &[(Lpn, u64)]),
+) -> Cost {
     let pages = setup.exported();
     let device = Plain::new(Strict::new(NullFlash::new(setup.geometry())));
     let mut disk = Ftl::new(device, setup.config, policies, pages, &[]).unwrap();
     for lpn in 0..pages {
         disk.fill(Lpn(lpn), &[], Hint::None).unwrap();
     }
-    let mut now_us = 0;
+    let (mut now_us, mut writes) = (0, Vec::new());
     for step in steps {
+        if !matches!(step, Step::Write { read_only: false, .. } | Step::Pass { .. } | Step::Read { .. }) {
+            write(&mut disk, &std::mem::take(&mut writes));
+        }
         match *step {
-            Step::Write { lpn, read_only } => {
-                let hint = if read_only { Hint::ReadOnly } else { Hint::None };
-                disk.write(Lpn(lpn % pages), &[], hint, now_us).unwrap();
-            }
+            Step::Write { lpn, read_only: true } => disk.write(Lpn(lpn % pages), &[], Hint::ReadOnly, now_us).unwrap(),
+            Step::Write { lpn, .. } => writes.push((Lpn(lpn % pages), now_us)),
             Step::Trim { lpn } => disk.trim(Lpn(lpn % pages), now_us).unwrap(),
             Step::Read { .. } => {}
             Step::Clean { budget } => drop(disk.clean_step(budget).unwrap()),
             Step::Pass { us } => now_us += us,
         }
     }
+    write(&mut disk, &writes);
     disk.audit().unwrap();
-    (disk.log().counters().clone(), disk.log().segments().erases.clone())
+    let places = (0..pages).map(|lpn| disk.place(Lpn(lpn))).collect();
+    (disk.log().counters().clone(), disk.log().segments().erases.clone(), places)
 }
 
 fn all_selections() -> Vec<SelectionSpec> {
@@ -234,6 +253,35 @@ proptest! {
                 let fast = cost(setup, &steps, policies());
                 let scan = cost(setup, &steps, Policies { selection: scan, ..policies() });
                 prop_assert_eq!(fast, scan, "{} + {}", selection, placement);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_run_of_writes_leaves_what_the_same_writes_leave_one_after_the_other(
+        setup in setups(),
+        steps in steps(2000, 1500),
+    ) {
+        for selection in all_selections() {
+            for placement in all_placements() {
+                let policies = || setup.policies(selection, placement);
+                let in_runs = cost_with(setup, &steps, policies(), |disk, writes| {
+                    let mut writes = writes.iter().copied();
+                    loop {
+                        let openings = disk.log().openings();
+                        let stopped = disk.write_run(&mut writes).unwrap();
+                        assert_eq!(stopped, disk.log().openings() > openings, "it stops when a segment was opened");
+                        if !stopped {
+                            break;
+                        }
+                    }
+                    assert_eq!(writes.next(), None);
+                });
+                prop_assert_eq!(in_runs, cost(setup, &steps, policies()), "{} + {}", selection, placement);
             }
         }
     }

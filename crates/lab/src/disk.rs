@@ -34,22 +34,19 @@ fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], work: &mut WorkMeter) -> R
         let counters = disk.log().counters();
         (counters.copies, counters.metadata_pages, counters.erases)
     };
-    let (mut before, mut openings) = (done(disk), disk.log().openings());
-    for op in ops {
-        match op.kind {
+    let mut before = done(disk);
+    for same in ops.chunk_by(|a, b| a.kind == b.kind) {
+        let mut ops = same.iter().map(|op| (Lpn(op.lpn), op.time_us));
+        match same[0].kind {
             OpKind::Write => {
-                disk.write(Lpn(op.lpn), &[], Hint::None, op.time_us)?;
-                if disk.log().openings() != openings {
-                    openings = disk.log().openings();
+                while disk.write_run(&mut ops)? {
                     let after = done(disk);
                     work.record(after.0 - before.0, after.1 - before.1, after.2 - before.2);
                     before = after;
                 }
             }
-            OpKind::Trim => disk.trim(Lpn(op.lpn), op.time_us)?,
-            OpKind::Read => {
-                disk.read(Lpn(op.lpn), &mut [])?;
-            }
+            OpKind::Trim => ops.try_for_each(|(lpn, now_us)| disk.trim(lpn, now_us))?,
+            OpKind::Read => ops.try_for_each(|(lpn, _)| disk.read(lpn, &mut []).map(drop))?,
         }
     }
     Ok(())

@@ -2,19 +2,11 @@ use crate::log::{Head, Log};
 use crate::valid::ValidBits;
 use crate::{Client, LogError, Owner};
 use alloc::{vec, vec::Vec};
+use core::num::NonZeroU64;
 use margay_flash::{FlashError, Ppn, SegmentId};
 use margay_format::{Copied, FreeSegment, PageInfo, Store, U48_MAX};
 use margay_policy::State;
 use margay_policy::placement::word_and_run;
-
-/// The lowest `count` of the bits that are set; all of them if there are fewer.
-fn lowest(bits: u64, count: u32) -> u64 {
-    let mut dropped = bits;
-    for _ in 0..count {
-        dropped &= dropped.wrapping_sub(1);
-    }
-    bits & !dropped
-}
 
 /// Tries to erase a segment whose pages are in memory only.
 const ERASE_TRIES: u32 = 3;
@@ -140,7 +132,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let first = self.geometry.first_page(victim).0;
         for page in first..first + self.geometry.pages_per_segment() {
             if self.valid.is_set(Ppn(page)) && client.gives_up(self.owners[page as usize]) {
-                self.invalidate::<false>(Ppn(page));
+                self.invalidate(Ppn(page));
                 self.segments.total_valid -= 1;
             }
         }
@@ -191,21 +183,32 @@ impl<D: Store, O: Owner> Log<D, O> {
             let Some(page) = self.sorted.pop() else { return Ok(()) };
             // The host may have overwritten it since the victim was chosen.
             if self.valid.is_set(Ppn(page)) {
-                let copied = self.copy_together(client, victim, page, 1, left);
+                let stream = self.copy_stream(victim, page, 1).0;
+                let copied = self.copy_together(client, victim, page, stream, 1, left);
                 // It is yet to be copied, if not now then by the next step.
-                if !matches!(copied, Ok(1..)) && self.victim.is_some() {
+                if !matches!(copied, Ok((1.., _))) && self.victim.is_some() {
                     self.sorted.push(page);
                 }
-                left -= copied?;
+                left -= copied?.0;
             }
         }
         let mut first = self.geometry.first_page(victim).0;
         let end = first + self.geometry.pages_per_segment();
-        while first < end && left > 0 && self.victim.is_some() {
-            match self.valid.part(first, end) {
-                0 => first = ValidBits::next_part(first),
-                bits => left -= self.copy_together(client, victim, first, bits, left)?,
+        while first < end {
+            let mut bits = self.valid.part(first, end);
+            let mut known = None;
+            while bits != 0 {
+                if left == 0 || self.victim.is_none() {
+                    return Ok(());
+                }
+                let (stream, together) = known.unwrap_or_else(|| self.copy_stream(victim, first, bits));
+                let (count, copied) = self.copy_together(client, victim, first, stream, together, left)?;
+                left -= count;
+                bits &= !copied;
+                // What does not go to one of two streams goes to the other.
+                known = (self.has_two_streams && copied == together).then_some((stream ^ 1, bits));
             }
+            first = ValidBits::next_part(first);
         }
         Ok(())
     }
@@ -224,39 +227,36 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
     }
 
-    /// Copies those of the pages `bits`, counted from `first`, that go to the same stream as the lowest of them: as
-    /// many as fit the open segment, and at most `max_pages`. Returns how many. Within a stream pages keep their order.
+    /// Copies pages of a victim, which `bits` marks, counted from `first`, to a stream: as many as fit its open segment,
+    /// and at most `max_pages`. Returns how many and which. Within a stream pages keep their order.
+    #[inline(always)]
     fn copy_together<C: Client<O>>(
         &mut self,
         client: &mut C,
         victim: SegmentId,
         first: u32,
+        wanted: u8,
         bits: u64,
         max_pages: u32,
-    ) -> Result<u32, LogError> {
-        let (wanted, mut together) = self.copy_stream(victim, first, bits);
+    ) -> Result<(u32, u64), LogError> {
         let stream = if self.heads[wanted as usize].is_full() { self.room_for_copy(client, wanted)? } else { wanted };
         if self.victim.is_none() {
-            return Ok(0);
+            return Ok((0, 0));
         }
         let head = self.heads[stream as usize];
-        let room = max_pages.min(head.end - head.next);
-        let mut run = together.count_ones();
-        if run > room {
-            (run, together) = (room, lowest(together, room));
+        let end = head.end.min(head.next.saturating_add(max_pages));
+        let (copied, result) = self.copy_pages(client, victim, first, bits, head.next, end);
+        let count = copied.1 - head.next;
+        self.heads[stream as usize].next += count;
+        self.counters.copies += u64::from(count);
+        if let Err(error) = result {
+            self.after_failed_program(stream, error)?;
         }
-        let copied = self.copy_pages(client, victim, first, together, run, head.next);
-        let done = copied.as_ref().map_or_else(|(done, _)| *done, |()| run);
-        self.heads[stream as usize].next += done;
-        self.counters.copies += u64::from(done);
-        match copied {
-            Ok(()) => Ok(done),
-            Err((_, error)) => self.after_failed_program(stream, error).map(|()| done),
-        }
+        Ok((count, copied.0))
     }
 
-    /// Copies the `run` pages that `bits` marks, counted from `first`, all of segment `from`, to `to` and the pages
-    /// after it. An error comes with the number of pages copied before it.
+    /// Copies pages that `bits` marks, counted from `first`, all of segment `from`, to `to` and the pages after it, as many
+    /// as there is room for up to `end`. Returns which were copied, and the page after the last one programmed.
     #[inline]
     pub(crate) fn copy_pages<C: Client<O>>(
         &mut self,
@@ -264,17 +264,19 @@ impl<D: Store, O: Owner> Log<D, O> {
         from: SegmentId,
         first: u32,
         bits: u64,
-        run: u32,
         to: u32,
-    ) -> Result<(), (u32, FlashError)> {
+        end: u32,
+    ) -> ((u64, u32), Result<(), FlashError>) {
         let mut word = None;
-        let (source, target) = word_and_run(&mut self.owners, first, to, run, &mut word);
+        let (source, target) = word_and_run(&mut self.owners, first, to, end - to, &mut word);
         let mut result = Ok(());
-        let (mut left, mut place) = (bits, to);
-        for slot in target {
-            let page = left.trailing_zeros();
-            left &= left.wrapping_sub(1);
-            let owner = source[page as usize % 64];
+        let (mut left, mut place) = (NonZeroU64::new(bits), to);
+        let mut slots = target.iter_mut();
+        while let Some(set) = left
+            && let Some(slot) = slots.next()
+        {
+            let page = set.trailing_zeros();
+            let owner = source[page as usize];
             *slot = owner;
             if D::KEEPS_INFO {
                 self.seq += 1;
@@ -286,20 +288,21 @@ impl<D: Store, O: Owner> Log<D, O> {
                     if D::KEEPS_INFO && !self.device.was_begun(Ppn(place)) {
                         self.seq -= 1;
                     }
-                    result = Err((place - to, error));
+                    result = Err(error);
                     break;
                 }
             }
             client.relocated(owner, Ppn(place));
             place += 1;
+            left = NonZeroU64::new(set.get() & (set.get() - 1));
         }
+        let (copied, count) = (bits & !left.map_or(0, NonZeroU64::get), place - to);
         if self.keeps_pages {
-            self.placement.moved(Ppn(first), bits, Ppn(to), run);
+            self.placement.moved(Ppn(first), copied, Ppn(to), count);
         }
-        let done = place - to;
-        self.valid.clear_part(first, if done == run { bits } else { lowest(bits, done) });
-        self.segments.valid[from.index()] -= done;
-        result
+        self.valid.clear_part(first, copied);
+        self.segments.valid[from.index()] -= count;
+        ((copied, place), result)
     }
 
     /// A stream with room for a copy: the one asked for if a segment can be opened for it, otherwise any other.

@@ -33,6 +33,17 @@ pub trait Client<O> {
     /// Where the page of `owner` lives.
     fn locate(&self, owner: O) -> Option<Ppn>;
 
+    /// The page of `owner` lives at `to` from now on. Where it lived before.
+    #[inline(always)]
+    fn replace(&mut self, owner: O, to: Ppn) -> Option<Ppn>
+    where
+        O: Copy,
+    {
+        let old = self.locate(owner);
+        self.relocated(owner, to);
+        old
+    }
+
     /// The next page of the client's own that must be on flash before another segment is erased and before a
     /// flush is answered: fills `page` and returns its owner. `seq` is the sequence number of the last
     /// program; what the page says holds for all that was programmed so far. It stays the next one until

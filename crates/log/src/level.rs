@@ -47,13 +47,11 @@ impl<D: Store, O: Owner> Log<D, O> {
         let end = first + self.geometry.pages_per_segment();
         while first < end {
             let bits = self.valid.part(first, end);
-            let run = bits.count_ones();
-            let copied = self.copy_pages(client, from, first, bits, run, head.next);
-            let done = copied.as_ref().map_or_else(|(done, _)| *done, |()| run);
-            head.next += done;
-            self.counters.copies += u64::from(done);
-            self.counters.leveling_copies += u64::from(done);
-            copied.map_err(|(_, error)| error)?;
+            let ((_, next), result) = self.copy_pages(client, from, first, bits, head.next, head.end);
+            let count = next - core::mem::replace(&mut head.next, next);
+            self.counters.copies += u64::from(count);
+            self.counters.leveling_copies += u64::from(count);
+            result?;
             first = ValidBits::next_part(first);
         }
         self.seal(head)?;

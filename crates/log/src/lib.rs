@@ -23,6 +23,7 @@ mod paced;
 mod policies;
 mod recovery;
 mod restore;
+mod run;
 mod startup;
 mod valid;
 

@@ -1,3 +1,4 @@
+use crate::run::Run;
 use crate::valid::ValidBits;
 use crate::{Client, Config, ConfigError, Counters, LogError, Owner, Policies, Uniformity};
 use alloc::boxed::Box;
@@ -41,9 +42,9 @@ pub struct Log<D, O> {
     pub(crate) keeps_pages: bool,
     /// The placement has one stream and keeps nothing, so there is nothing to decide.
     pub(crate) is_undivided: bool,
-    /// A host write has nothing to decide or record: one stream for everything, cleaning not spread over the writes, no
-    /// times of invalidations. Most writes of the laboratory are of this kind, so they have a path of their own.
-    is_plain: bool,
+    /// The placement has two streams.
+    pub(crate) has_two_streams: bool,
+    pub(crate) run: Run,
     pub(crate) geometry: Geometry,
     pub(crate) config: Config,
     pub(crate) segments: Segments,
@@ -128,7 +129,8 @@ impl<D: Store, O: Owner> Log<D, O> {
             notes_invalidations,
             keeps_pages,
             is_undivided,
-            is_plain: is_undivided && !notes_invalidations && !config.is_paced() && !config.read_only_stream,
+            has_two_streams: placement.streams() == 2,
+            run: Run::new(&*placement, &*selection, !D::KEEPS_INFO && !config.is_paced()),
             selection,
             leveling: config.leveling.build(geometry.segments()),
             owners: vec![O::default(); geometry.pages() as usize],
@@ -212,19 +214,15 @@ impl<D: Store, O: Owner> Log<D, O> {
         data: &[u8],
         hint: Hint,
     ) -> Result<Ppn, LogError> {
-        if self.is_plain {
-            self.put_unpaced::<C, true>(client, owner, content, data, hint)
-        } else if self.config.is_paced() {
+        if self.config.is_paced() {
             self.put_paced(client, owner, content, data, hint)
         } else {
-            self.put_unpaced::<C, false>(client, owner, content, data, hint)
+            self.put_unpaced(client, owner, content, data, hint)
         }
     }
 
-    /// `PLAIN` is [`Log::is_plain`] as a constant, so that the plain path is compiled without the branches it does not
-    /// need.
     #[inline(always)]
-    fn put_unpaced<C: Client<O>, const PLAIN: bool>(
+    fn put_unpaced<C: Client<O>>(
         &mut self,
         client: &mut C,
         owner: O,
@@ -234,10 +232,10 @@ impl<D: Store, O: Owner> Log<D, O> {
     ) -> Result<Ppn, LogError> {
         let old = client.locate(owner);
         match old {
-            Some(ppn) => self.invalidate::<PLAIN>(ppn),
+            Some(ppn) => self.invalidate(ppn),
             None => self.segments.total_valid += 1,
         }
-        let stream = if PLAIN { 0 } else { self.stream_of(owner, content, hint, old) };
+        let stream = self.stream_of(owner, content, hint, old);
         let mut head = &mut self.heads[stream as usize];
         if head.is_full() {
             self.make_room(client, stream)?;
@@ -246,7 +244,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let to = Ppn(head.next);
         head.next += 1;
         self.owners[to.index()] = owner;
-        if !PLAIN && self.keeps_pages {
+        if self.keeps_pages {
             self.placement.put(to);
         }
         let page = self.page_info(owner);
@@ -315,7 +313,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.set_time(now_us);
         self.counters.trims += 1;
         self.placement.trimmed(self.now, ppn);
-        self.invalidate::<false>(ppn);
+        self.invalidate(ppn);
         self.segments.total_valid -= 1;
     }
 
@@ -330,14 +328,14 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     #[inline(always)]
-    pub(crate) fn invalidate<const PLAIN: bool>(&mut self, ppn: Ppn) {
+    pub(crate) fn invalidate(&mut self, ppn: Ppn) {
         let segment = self.geometry.segment_of(ppn);
         debug_assert!(self.valid.is_set(ppn), "page {ppn} is invalidated twice");
         self.valid.clear(ppn);
         let valid = &mut self.segments.valid[segment.index()];
         *valid -= 1;
         let valid = *valid;
-        if !PLAIN && self.notes_invalidations {
+        if self.notes_invalidations {
             self.invalidations += 1;
             self.segments.invalidated_us[segment.index()] = self.now.us;
             self.segments.invalidated_writes[segment.index()] = self.now.writes;

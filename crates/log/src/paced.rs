@@ -50,7 +50,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// so the client is asked where it is.
     fn supersede<C: Client<O>>(&mut self, client: &C, owner: O) {
         match client.locate(owner) {
-            Some(old) => self.invalidate::<false>(old),
+            Some(old) => self.invalidate(old),
             None => self.segments.total_valid += 1,
         }
     }
@@ -419,7 +419,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.counters.copies += 1;
         self.owners[to.index()] = owner;
         self.placement.moved(from, 1, to, 1);
-        self.invalidate::<false>(from);
+        self.invalidate(from);
         client.relocated(owner, to);
         Ok(true)
     }

@@ -1,9 +1,10 @@
 use alloc::{vec, vec::Vec};
+use core::ops::DerefMut;
 use margay_flash::Ppn;
 
 /// One bit per physical page, set if the page is valid. A *part* is the bits of one 64-bit word from a given page on.
 #[derive(Debug)]
-pub(crate) struct ValidBits(Vec<u64>);
+pub(crate) struct ValidBits<W = Vec<u64>>(W);
 
 impl ValidBits {
     pub fn new(pages: u32) -> Self {
@@ -18,6 +19,19 @@ impl ValidBits {
         self.0.capacity() * 8
     }
 
+    /// The same bits, for a loop that is to find their address once.
+    pub fn as_mut(&mut self) -> ValidBits<&mut [u64]> {
+        ValidBits(&mut self.0)
+    }
+
+    /// The first page of the word after the one that holds `first`.
+    #[inline]
+    pub const fn next_part(first: u32) -> u32 {
+        (first / 64 + 1) * 64
+    }
+}
+
+impl<W: DerefMut<Target = [u64]>> ValidBits<W> {
     #[inline]
     pub fn is_set(&self, ppn: Ppn) -> bool {
         self.0[ppn.index() / 64] >> (ppn.0 % 64) & 1 == 1
@@ -51,11 +65,5 @@ impl ValidBits {
     #[inline]
     pub fn clear_part(&mut self, first: u32, bits: u64) {
         self.0[first as usize / 64] &= !(bits << (first % 64));
-    }
-
-    /// The first page of the word after the one that holds `first`.
-    #[inline]
-    pub const fn next_part(first: u32) -> u32 {
-        (first / 64 + 1) * 64
     }
 }

@@ -1,6 +1,7 @@
 //! Time as policies see it, and the age transformation of cost-benefit and CAT.
 
 use crate::spec::{Args, Parameter};
+use alloc::vec::Vec;
 use core::fmt;
 
 /// The present time, on both clocks.
@@ -143,12 +144,75 @@ impl AgeFunction {
     /// f(age), with the age in units of [`AgeFunction::clock`].
     #[inline]
     pub fn of(&self, age: u64) -> f64 {
-        let ratio = age as f64 / self.scale;
+        self.at(age as f64)
+    }
+
+    #[inline]
+    fn at(&self, age: f64) -> f64 {
+        let ratio = age / self.scale;
         match self.shape {
             // libm instead of the platform's functions gives the same digits on every machine.
             Shape::Log => libm::log(1.0 + ratio),
             Shape::Linear => ratio,
             Shape::Sqrt => libm::sqrt(ratio),
+        }
+    }
+}
+
+/// Upper bounds of an [`AgeFunction`] from a table of 8 KiB, a line for each of 16 parts of an octave of ages. The function
+/// is concave, so it stays below the line through its values at the beginnings of a part and of the part before.
+#[derive(Clone, Debug)]
+pub struct AgeCeilings(Vec<(f32, f32)>);
+
+impl AgeCeilings {
+    /// Bits of the fraction of an age that choose the line.
+    const BITS: u32 = 4;
+    const SHIFT: u32 = f64::MANTISSA_DIGITS - 1 - Self::BITS;
+    const ONE: u64 = 1f64.to_bits() >> Self::SHIFT;
+
+    /// The bounds of one function.
+    pub fn new(f: &AgeFunction) -> Self {
+        let start = |number: u64| f64::from_bits((Self::ONE + number) << Self::SHIFT);
+        let line = |number: u64| {
+            let (before, from) = (if number == 0 { 0.0 } else { start(number - 1) }, start(number));
+            let slope = (f.at(from) - f.at(before)) / (from - before);
+            // Half a millionth is more than the roundings of all of this.
+            ((f.at(from) * 1.0000005) as f32, (slope * 1.0000005) as f32)
+        };
+        Self((0..64 << Self::BITS).map(line).collect())
+    }
+
+    /// At least f(age), for any age.
+    #[inline]
+    pub fn of(&self, age: u64) -> f64 {
+        let bits = (age as i64 as f64).to_bits();
+        let number = (bits >> Self::SHIFT).saturating_sub(Self::ONE);
+        let Some((from, slope)) = self.0.get(number as usize) else { return f64::INFINITY };
+        let after = f64::from_bits(bits) - f64::from_bits(bits >> Self::SHIFT << Self::SHIFT);
+        f64::from(*from) + f64::from(*slope) * after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ceiling_is_never_below_the_age_transformation_and_little_above_it() {
+        for shape in Shape::ALL {
+            for scale in [Scale::Us(0.3), Scale::Writes(37.0), Scale::Us(1e9)] {
+                let f = AgeFunction::new(shape, scale, 1000);
+                let ceilings = AgeCeilings::new(&f);
+                let ages =
+                    (0..64).flat_map(|octave| [-1, 0, 1, 3].map(|near| (1u64 << octave).wrapping_add_signed(near)));
+                for age in ages.chain([0, u64::MAX]).chain((0..3000).map(|n| n * n * 7)) {
+                    assert!(ceilings.of(age) >= f.of(age), "{shape:?} {scale:?} {age}");
+                    if (2..1 << 62).contains(&age) {
+                        let little = 1.005 * f.of(age);
+                        assert!(ceilings.of(age) <= little, "{shape:?} {scale:?} {age}: {}", ceilings.of(age));
+                    }
+                }
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ pub mod spec;
 pub use age::{AgeFunction, Clock, Now, Scale, Shape};
 pub use allocator::AllocatorSpec;
 pub use leveling::{LevelAction, Leveling, LevelingSpec};
-pub use placement::{Content, Hint, Pages, Placement, PlacementSpec, Placer, Subject};
+pub use placement::{Content, Hint, Pages, Placement, PlacementSpec, Placer, Subject, Written};
 pub use segments::{Segments, Sizing, State};
 pub use selection::{Selection, SelectionSpec};
 pub use spec::{Spec, SpecError};

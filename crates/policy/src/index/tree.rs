@@ -1,3 +1,4 @@
+use crate::age::{AgeCeilings, AgeFunction};
 use alloc::{vec, vec::Vec};
 
 const FAN: usize = 8;
@@ -101,7 +102,8 @@ impl<K: Key> MinTree<K> {
         }
         let mut at = 0;
         for level in (0..self.top()).rev() {
-            at = (at * FAN..at * FAN + FAN).find(|child| self.node(level, *child) == minimum)?;
+            let first = self.starts[level] + at * FAN;
+            at = at * FAN + self.nodes[first..first + FAN].iter().position(|key| *key == minimum)?;
         }
         Some(at)
     }
@@ -117,18 +119,24 @@ impl<K: Key> MinTree<K> {
 /// Leaves are columns in the order of opening, so ages fall from left to right, and the age of the first column of a
 /// subtree is a bound for all of it. With the smallest weight in the subtree this bounds the quotient from below, and a
 /// subtree whose bound exceeds the best quotient found is passed over. Exact for every such f. Weights change one by
-/// one; ages, which change all at once, are never stored.
+/// one; ages, which change all at once, are never stored. Bounds take f from a table that is never below it, so that f
+/// itself is evaluated for few candidates.
 #[derive(Clone, Debug)]
 pub struct AgeTree {
     /// Weights as the bits of positive floats, which are ordered as the floats are.
     weights: MinTree<u64>,
     opened: Vec<u64>,
+    ceilings: AgeCeilings,
+    /// Memory of [`AgeTree::minimum`]: subtrees to look into, each with a bound, its level and place.
+    stack: Vec<(f64, u32, u32)>,
 }
 
 impl AgeTree {
-    /// A tree without candidates.
-    pub fn new(columns: usize) -> Self {
-        Self { weights: MinTree::new(columns), opened: vec![0; columns] }
+    /// A tree without candidates, for the age transformation f.
+    pub fn new(columns: usize, f: &AgeFunction) -> Self {
+        let weights = MinTree::new(columns);
+        let stack = Vec::with_capacity(FAN * (weights.top() + 1));
+        Self { weights, opened: vec![0; columns], ceilings: AgeCeilings::new(f), stack }
     }
 
     /// Records when the segment at a column was opened. Columns must be given in ascending order of time.
@@ -153,50 +161,51 @@ impl AgeTree {
         self.weights.clear();
     }
 
-    /// The column with the smallest weight / `f(now - opened)`, the lowest column among equals, and the number
-    /// of nodes looked at.
-    pub fn minimum(&self, now: u64, f: impl Fn(u64) -> f64) -> (Option<u32>, u32) {
-        let mut best: Option<(f64, usize)> = None;
-        let mut looked_at = 0;
-        let top = self.weights.top();
-        let mut stack: Vec<(f64, usize, usize)> = Vec::with_capacity(FAN * (top + 1));
-        if self.weights.minimum() != u64::ABSENT {
-            stack.push((0.0, top, 0));
-        }
-        let is_worse = |bound: f64, first: usize, best: Option<(f64, usize)>| {
-            best.is_some_and(|(cost, column)| bound > cost || (bound == cost && first > column))
-        };
+    /// The column with the smallest weight / f(`now` - opened), the lowest column among equals, and the number of nodes
+    /// looked at.
+    pub fn minimum(&mut self, now: u64, f: &AgeFunction) -> (Option<u32>, u32) {
+        let Self { weights, opened, ceilings, stack } = self;
+        let age = |column: usize| now.saturating_sub(opened[column]);
+        let cost = |column: usize| f64::from_bits(weights.nodes[column]) / f.of(age(column));
+        // The lightest is a good guess, with which most subtrees are passed over.
+        let Some(lightest) = weights.first() else { return (None, 0) };
+        let (mut least, mut best, mut looked_at) = (cost(lightest), lightest, 0);
+        let may_win =
+            |cost: f64, column: usize, least: f64, best: usize| cost < least || (cost == least && column < best);
+        stack.clear();
+        stack.push((0.0, weights.top() as u32, 0));
         while let Some((bound, level, at)) = stack.pop() {
-            let span = FAN.pow(level as u32);
-            if is_worse(bound, at * span, best) {
+            let (level, at) = (level as usize, at as usize);
+            let span = 1 << (FAN.ilog2() as usize * (level - 1));
+            if !may_win(bound, at * FAN * span, least, best) {
                 continue;
             }
-            if level == 0 {
-                best = Some((bound, at));
-                continue;
-            }
-            let (below, pushed, span) = (level - 1, stack.len(), span / FAN);
-            // The oldest of a group is a bound for all of it, which saves most evaluations of f.
-            let oldest = f(now.saturating_sub(self.opened[at * FAN * span]));
-            for child in at * FAN..at * FAN + FAN {
-                let key = self.weights.node(below, child);
-                if key == u64::ABSENT {
-                    continue;
-                }
+            // The oldest of a group is a bound for all of it: any that weighs more costs more than the best, roundings
+            // included. Weights are compared as integers.
+            let limit = (least * ceilings.of(age(at * FAN * span)) * (1.0 + 8.0 * f64::EPSILON)).to_bits();
+            let first = weights.starts[level - 1] + at * FAN;
+            let keys = &weights.nodes[first..first + FAN];
+            let mut light = keys.iter().rev().fold(0u32, |light, key| light << 1 | u32::from(*key <= limit));
+            while light != 0 {
+                let number = light.trailing_zeros() as usize;
+                light &= light - 1;
                 looked_at += 1;
-                let weight = f64::from_bits(key);
-                if is_worse(weight / oldest, child * span, best) {
+                let child = at * FAN + number;
+                let column = child * span;
+                let bound = f64::from_bits(keys[number]) / ceilings.of(age(column));
+                if !may_win(bound, column, least, best) {
                     continue;
                 }
-                let bound = weight / f(now.saturating_sub(self.opened[child * span]));
-                if !is_worse(bound, child * span, best) {
-                    stack.push((bound, below, child));
+                if level > 1 {
+                    stack.push((bound, level as u32 - 1, child as u32));
+                    continue;
+                }
+                let exact = cost(column);
+                if may_win(exact, column, least, best) {
+                    (least, best) = (exact, column);
                 }
             }
-            // The cheapest subtree is on top of the stack, so that a good victim is found early; the leftmost among
-            // equals.
-            stack[pushed..].sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.2.cmp(&a.2)));
         }
-        (best.map(|(_, column)| column as u32), looked_at)
+        (Some(best as u32), looked_at)
     }
 }

@@ -86,6 +86,8 @@ impl FineGrained {
 impl Placement for FineGrained {
     type Info = Heat;
 
+    const HOST_STREAM: Option<u8> = Some(HOT);
+
     const HEAT_KIND: u8 = heat::UPDATES;
 
     fn pack(&self, heat: Heat) -> u32 {
@@ -154,6 +156,8 @@ impl DecayingFineGrained {
 
 impl Placement for DecayingFineGrained {
     type Info = f64;
+
+    const HOST_STREAM: Option<u8> = Some(HOT);
 
     const HEAT_KIND: u8 = heat::DECAYED;
 

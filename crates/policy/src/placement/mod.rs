@@ -23,7 +23,7 @@ use crate::segments::Segments;
 use crate::spec::{Args, Parameter, PolicyKind, Row, Spec};
 use alloc::boxed::Box;
 use core::fmt;
-use margay_flash::SegmentId;
+use margay_flash::{Ppn, SegmentId};
 
 /// All placement policies.
 #[rustfmt::skip] // one row a line
@@ -123,6 +123,22 @@ pub struct Subject {
     pub hint: Hint,
 }
 
+/// A page written by the host, one of a run of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    /// The copy that it supersedes; [`Written::NEW`] if there is none.
+    pub old: Ppn,
+    /// The segment of that copy.
+    pub segment: SegmentId,
+    /// Time of the workload, in microseconds.
+    pub us: u64,
+}
+
+impl Written {
+    /// No page.
+    pub const NEW: Ppn = Ppn(u32::MAX);
+}
+
 /// Kinds of information of a placement that the tag of a page holds on flash (FORMAT.md, "Tag").
 pub mod heat {
     /// Nothing.
@@ -166,6 +182,10 @@ pub trait Placement: fmt::Debug + Send + Sized {
 
     /// Whether all pages of a victim go to the same stream.
     const ONE_STREAM_PER_VICTIM: bool = false;
+
+    /// The stream that [`Placement::write`] returns, if that is always the same one and the information returned with it
+    /// depends on the time and the copy superseded alone. Host writes are then decided on many at a time.
+    const HOST_STREAM: Option<u8> = None;
 
     /// Whether [`Placement::copy`] uses the owner of a page; if not, it is given 0.
     const SEES_OWNERS: bool = false;

@@ -27,6 +27,8 @@ pub struct PageBased {
 impl Placement for PageBased {
     type Info = u32;
 
+    const HOST_STREAM: Option<u8> = Some(HOT);
+
     const HEAT_KIND: u8 = heat::UPDATES;
 
     fn pack(&self, count: u32) -> u32 {

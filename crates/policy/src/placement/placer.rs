@@ -1,4 +1,4 @@
-use super::{Content, Pages, Placement, Subject};
+use super::{Content, Pages, Placement, Subject, Written};
 use crate::age::Now;
 use crate::segments::Segments;
 use alloc::boxed::Box;
@@ -30,6 +30,17 @@ pub trait Placer: fmt::Debug + Send {
 
     /// The stream that a host write goes to. `old` is the copy that it supersedes.
     fn write(&mut self, segments: &Segments, now: Now, subject: Subject, old: Option<(SegmentId, Ppn)>) -> u8;
+
+    /// The stream of all host writes, if [`Placer::write`] need not be asked for each of them; see
+    /// [`Placement::HOST_STREAM`].
+    fn host_stream(&self) -> Option<u8> {
+        None
+    }
+
+    /// Pages that the host wrote to [`Placer::host_stream`], in this order, after the time `before`, were programmed at
+    /// `to` and the pages after it: stands for [`Placer::write`] and [`Placer::put`] for each of them. Called only if
+    /// information is kept for pages.
+    fn write_run(&mut self, _segments: &Segments, _before: Now, _run: &[Written], _to: Ppn) {}
 
     /// The information for the tag of the page that [`Placer::write`] decided on last.
     fn pack(&self) -> u32;
@@ -176,6 +187,20 @@ impl<P: Placement> Placer for WithPages<P> {
         stream
     }
 
+    fn host_stream(&self) -> Option<u8> {
+        P::HOST_STREAM
+    }
+
+    fn write_run(&mut self, segments: &Segments, before: Now, run: &[Written], to: Ppn) {
+        let mut now = before;
+        for (written, to) in run.iter().zip(to.index()..) {
+            now = Now { us: written.us, writes: now.writes + 1 };
+            let old = (written.old != Written::NEW).then(|| (written.segment, self.info(written.old.0)));
+            let (_, info) = self.policy.write(segments, now, Subject::default(), old);
+            self.set(Ppn(to as u32), info);
+        }
+    }
+
     fn pack(&self) -> u32 {
         self.policy.pack(self.next)
     }
@@ -248,7 +273,7 @@ impl<P: Placement> Placer for WithPages<P> {
         let infos = word_of(&self.infos, first.index(), &mut word);
         let wanted = stream(bits.trailing_zeros(), infos);
         let mut together = 0;
-        if P::SEES_OWNERS {
+        if P::SEES_OWNERS || self.policy.streams() != 2 {
             let mut others = bits;
             while others != 0 {
                 together |= u64::from(stream(others.trailing_zeros(), infos) == wanted) << others.trailing_zeros();
@@ -256,12 +281,15 @@ impl<P: Placement> Placer for WithPages<P> {
             }
         } else {
             // The whole word is evaluated: without branches this costs less than evaluating only the pages in use.
-            let same: [u8; 64] = core::array::from_fn(|page| u8::from(stream(page as u32, infos) == wanted));
-            for (number, eight) in same.chunks_exact(8).enumerate() {
-                // Gathers the lowest bits of eight bytes.
-                let bytes = eight.iter().rev().fold(0, |bytes, byte| bytes << 8 | u64::from(*byte));
-                together |= (bytes.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * number);
+            // Lane n gathers pages n, n + 8 and so on, each in a byte of its own.
+            let mut lanes = [0u64; 8];
+            for eight in infos.chunks_exact(8).rev() {
+                for (lane, info) in lanes.iter_mut().zip(eight) {
+                    *lane = *lane << 8 | u64::from(self.policy.copy(segments, victim, now, *info, 0));
+                }
             }
+            let second = lanes.iter().rev().fold(0, |bits, lane| bits << 1 | lane);
+            together = if wanted == 0 { !second } else { second };
         }
         (wanted, together & bits)
     }

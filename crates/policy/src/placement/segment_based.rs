@@ -39,6 +39,8 @@ impl Default for SegmentBased {
 impl Placement for SegmentBased {
     type Info = ();
 
+    const HOST_STREAM: Option<u8> = Some(HOT);
+
     const ONE_STREAM_PER_VICTIM: bool = true;
 
     fn streams(&self) -> u8 {

@@ -20,6 +20,8 @@ struct SepGc;
 impl Placement for SepGc {
     type Info = ();
 
+    const HOST_STREAM: Option<u8> = Some(HOT);
+
     const ONE_STREAM_PER_VICTIM: bool = true;
 
     fn streams(&self) -> u8 {

@@ -46,6 +46,8 @@ pub struct Sequential;
 impl Placement for Sequential {
     type Info = ();
 
+    const HOST_STREAM: Option<u8> = Some(HOT);
+
     const ONE_STREAM_PER_VICTIM: bool = true;
 
     fn streams(&self) -> u8 {
@@ -92,6 +94,8 @@ impl Sorted {
 
 impl Placement for Sorted {
     type Info = Heat;
+
+    const HOST_STREAM: Option<u8> = Some(HOT);
 
     const SORTS: bool = true;
     const ONE_STREAM_PER_VICTIM: bool = true;

@@ -62,21 +62,25 @@ impl Cat {
     /// The policy for a device of the given size.
     pub fn new(sizing: Sizing, age: AgeFunction) -> Self {
         let order = OpenOrder::new(sizing.segments);
-        let tree = AgeTree::new(order.columns());
+        let tree = AgeTree::new(order.columns(), &age);
         let ratios = (0..sizing.data_pages).map(|valid| ratio(valid, sizing.data_pages)).collect();
         let empty = BucketBits::new(1, sizing.segments as usize);
         Self { order, tree, empty, age, ratios, selections: 0, looked_at: 0 }
     }
 
-    #[inline]
     fn put(&mut self, segments: &Segments, segment: SegmentId, valid: u32) {
         if valid == 0 {
             self.empty.set(0, segment.0);
         } else if valid < segments.data_pages {
-            let erases = segments.erases[segment.index()];
-            let weight = self.ratios[valid as usize] * (f64::from(erases) + 1.0);
-            self.tree.lower(self.order.column(segment), weight);
+            self.lower(segments, segment, valid);
         }
+    }
+
+    #[inline(always)]
+    fn lower(&mut self, segments: &Segments, segment: SegmentId, valid: u32) {
+        let erases = segments.erases[segment.index()];
+        let weight = self.ratios[valid as usize] * (f64::from(erases) + 1.0);
+        self.tree.lower(self.order.column(segment), weight);
     }
 }
 
@@ -102,8 +106,19 @@ impl Selection for Cat {
     fn invalidated(&mut self, segments: &Segments, segment: SegmentId, valid: u32) {
         if valid == 0 {
             self.tree.remove(self.order.column(segment));
+            self.empty.set(0, segment.0);
+        } else {
+            self.lower(segments, segment, valid);
         }
-        self.put(segments, segment, valid);
+    }
+
+    fn invalidated_run(&mut self, segments: &Segments, run: &[(SegmentId, u32)]) {
+        for (segment, valid) in run {
+            match valid {
+                0 => self.invalidated(segments, *segment, 0),
+                _ => self.lower(segments, *segment, *valid),
+            }
+        }
     }
 
     fn taken(&mut self, segments: &Segments, segment: SegmentId) {
@@ -119,7 +134,7 @@ impl Selection for Cat {
         if let Some(segment) = self.empty.first(0) {
             return Some(SegmentId(segment));
         }
-        let (column, looked_at) = self.tree.minimum(now.on(self.age.clock), |age| self.age.of(age));
+        let (column, looked_at) = self.tree.minimum(now.on(self.age.clock), &self.age);
         self.selections += 1;
         self.looked_at += u64::from(looked_at);
         column.map(|column| self.order.segment(column))

@@ -53,6 +53,12 @@ pub trait Selection: fmt::Debug + Send {
     /// A sealed segment has lost one valid page; `valid` are left. This is the only call for each host write.
     fn invalidated(&mut self, segments: &Segments, segment: SegmentId, valid: u32);
 
+    /// Sealed segments have lost one valid page for each entry, in this order: the segment, and how many were left. One
+    /// call for many host writes; `segments` is the account after the last of them.
+    fn invalidated_run(&mut self, segments: &Segments, run: &[(SegmentId, u32)]) {
+        run.iter().for_each(|(segment, valid)| self.invalidated(segments, *segment, *valid));
+    }
+
     /// A sealed segment becomes a victim of cleaning or leveling. Called before its state changes.
     fn taken(&mut self, segments: &Segments, segment: SegmentId);
 

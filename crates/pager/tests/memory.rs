@@ -25,8 +25,8 @@ fn store(pages: u32) -> Store {
 }
 
 fn paged_memory(pages: u32, frames: u32, scheme: &str) -> Result<PagedMemory, PagerError> {
-    let options = Options { bytes: u64::from(pages) * 4096, frames, scheme: scheme.parse().unwrap() };
-    PagedMemory::new(store(pages), &options, |error| {
+    let options = Options { bytes: u64::from(pages) * 4096, frames, scheme: scheme.parse().unwrap(), first_descriptor: 0 };
+    PagedMemory::new(store(pages), &options, None, |error| {
         eprintln!("{error}");
         std::process::abort();
     })
@@ -148,8 +148,8 @@ fn a_store_that_is_worn_out_is_reported_to_the_maker_of_the_memory() {
         created_s: 0,
     };
     let (said, heard) = std::sync::mpsc::channel();
-    let paging = Options { bytes: 256 * 4096, frames: 16, scheme: "lda-gc5".parse().unwrap() };
-    let paged = PagedMemory::new(format(device, &options).unwrap(), &paging, move |error| {
+    let paging = Options { bytes: 256 * 4096, frames: 16, scheme: "lda-gc5".parse().unwrap(), first_descriptor: 0 };
+    let paged = PagedMemory::new(format(device, &options).unwrap(), &paging, None, move |error| {
         said.send(error.to_string()).unwrap();
     });
     // The thread that waits for a page waits for ever, and what it uses must stay.
@@ -171,7 +171,7 @@ fn what_cannot_work_is_refused_with_its_numbers() {
     assert!(few.contains("4 pages of RAM") && few.contains("16"), "{few}");
     let buffer = paged_memory(256, 64, "ba-gc").unwrap_err().to_string();
     assert!(buffer.contains("BA-GC"), "{buffer}");
-    let options = Options { bytes: 4096 * 300, frames: 64, scheme: "du-gc".parse().unwrap() };
-    let small = PagedMemory::new(store(256), &options, |_| {}).unwrap_err().to_string();
+    let options = Options { bytes: 4096 * 300, frames: 64, scheme: "du-gc".parse().unwrap(), first_descriptor: 0 };
+    let small = PagedMemory::new(store(256), &options, None, |_| {}).unwrap_err().to_string();
     assert!(small.contains("256 pages") && small.contains("300"), "{small}");
 }

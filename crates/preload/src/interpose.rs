@@ -1,4 +1,4 @@
-//! malloc and its kin, and fork.
+//! malloc and its kin, and ends of the process that exit(3) has no part in.
 
 use crate::heap;
 use libc::{c_int, c_void, size_t};
@@ -114,14 +114,27 @@ pub unsafe extern "C" fn malloc_usable_size(allocation: *mut c_void) -> size_t {
     if allocation.is_null() { 0 } else { heap::size(allocation.cast()) }
 }
 
-/// fork(2) fails: the child would not have the heap.
+/// _Fork(3) fails: it tells nobody of the fork, so the child could not be given the heap.
 #[unsafe(no_mangle)]
-pub extern "C" fn fork() -> c_int {
-    let text = b"margay: a program whose heap is on flash cannot fork\n";
-    // SAFETY: writes bytes of a constant; the error number is the calling thread's own.
-    unsafe {
-        libc::write(2, text.as_ptr().cast(), text.len());
-        *libc::__errno_location() = libc::ENOSYS;
-    }
+pub extern "C" fn _Fork() -> c_int {
+    crate::report::say("it forks with _Fork(3), after which the child would not have its heap on flash: the call fails");
+    // SAFETY: the calling thread's own error number.
+    unsafe { *libc::__errno_location() = libc::ENOSYS };
     -1
+}
+
+/// _exit(2), after the report.
+#[unsafe(no_mangle)]
+pub extern "C" fn _exit(code: c_int) -> ! {
+    crate::report::end();
+    loop {
+        // SAFETY: ends the process.
+        unsafe { libc::syscall(libc::SYS_exit_group, code) };
+    }
+}
+
+/// _Exit(3), as [`_exit`].
+#[unsafe(no_mangle)]
+pub extern "C" fn _Exit(code: c_int) -> ! {
+    _exit(code)
 }

@@ -401,6 +401,21 @@ impl<F: Frames> Cache<F> {
         (self.misses, self.fell, self.hits) = (0, 0, 0);
     }
 
+    /// Forgets a page whose content is of no use any more, or that others keep from now on: it is not cached, and not
+    /// counted as evicted. Returns the frame it was in; `None` if it was not cached.
+    pub fn forget(&mut self, lpn: Lpn) -> Option<u32> {
+        let frame = self.frame(lpn)?;
+        if self.flags[frame as usize] & IN_LRU == 0 {
+            self.mru_frames -= 1;
+        } else if self.boundary == frame {
+            self.boundary = self.list.next(frame);
+        }
+        self.list.remove(frame);
+        self.reclass(lpn, |cache| cache.frame_of[lpn.index()] = NONE);
+        self.free.push(frame);
+        Some(frame)
+    }
+
     /// Marks a cached page as written without a new reference: it is dirty.
     pub fn wrote(&mut self, lpn: Lpn) {
         self.mark(lpn, true);

@@ -67,8 +67,13 @@ pub enum PagerError {
     )]
     EarlyUse,
     /// What fork itself uses does not fit.
-    #[error("the RAM for the heap is too small for the program to fork: it has more open files than the pages it uses most; give it more with --ram")]
+    #[error(
+        "the RAM for the heap is too small for the program to fork: what a fork uses does not stay in it; give it more with --ram"
+    )]
     TooLittleForFork,
+    /// The maker of the memory did not say how children get a store.
+    #[error("this memory cannot be inherited by forked children")]
+    NotForked,
     /// The store failed: a page could not be written or read.
     #[error("the store under the memory failed: {}", store_error_text(.0))]
     Store(#[from] HybridError),

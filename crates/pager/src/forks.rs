@@ -3,6 +3,7 @@
 use crate::PagerError;
 use crate::handler::Pages;
 use crate::memory::{PagedMemory, event};
+use crate::thread::Thread;
 use crate::uffd;
 use std::io;
 use std::sync::MutexGuard;
@@ -45,44 +46,44 @@ impl std::fmt::Debug for Forking<'_> {
     }
 }
 
-/// How often pages that fork needs are brought in until they all stay.
-const ROUNDS: u32 = 8;
+/// How often what a fork needs is tried out before it is given up: other threads may push it out again.
+const ROUNDS: u32 = 64;
 
 impl PagedMemory {
-    /// To be called right before fork(2): stops the pager at a moment when its memory and its store can be had by a child.
-    /// `touch` is called, more than once perhaps, to touch what the fork itself needs in the child; it returns addresses
-    /// in the pages that it has touched.
+    /// To be called right before fork(2): stops the pager at a moment when its memory and its store can be had by a child, and
+    /// all that is touched before the child's pager runs is in the address space. That is what `touch` touches, and what
+    /// the start of a thread touches.
     ///
-    /// Memory that is not inherited by the children of any other fork: they have nothing at its addresses.
-    pub fn before_fork(&self, mut touch: impl FnMut() -> Vec<usize>) -> Forking<'_> {
-        let (start, bytes) = (self.start() as usize, self.bytes());
-        let mut rounds = 0;
-        loop {
-            let touched = touch();
+    /// The memory is not inherited by the children of any other fork: they have nothing at its addresses.
+    pub fn before_fork(&self, touch: impl Fn()) -> Forking<'_> {
+        for round in 0.. {
+            let before = self.pages().hold(true);
+            touch();
+            let rehearsed = Thread::start(|| ()).map(drop);
             let mut pages = self.pages();
-            let in_memory = touched.iter().filter(|address| (start..start + bytes).contains(address));
-            let is_mapped = |address: &usize| pages.is_mapped((address - start) / crate::PAGE_BYTES);
-            let are_mapped = in_memory.copied().all(|address| is_mapped(&address));
-            rounds += 1;
-            if !are_mapped && rounds < ROUNDS {
+            let stays = pages.hold(true) == before;
+            if !stays && round < ROUNDS {
+                pages.hold(false);
                 continue;
             }
-            let prepared = match pages.forks() {
-                _ if !are_mapped => Err(PagerError::TooLittleForFork),
-                None => Err(PagerError::EarlyUse),
+            let prepared = rehearsed.and_then(|()| match pages.forks() {
+                _ if !stays => Err(PagerError::TooLittleForFork),
+                None => Err(PagerError::NotForked),
                 Some(forks) => forks.prepare().map_err(|error| PagerError::System { what: "preparing a fork", error }),
-            };
+            });
             if prepared.is_ok() {
                 self.inherit(true);
             }
             return Forking { memory: self, pages, prepared };
         }
+        unreachable!("the last round returns")
     }
 }
 
 impl Forking<'_> {
     /// To be called after fork(2) in the process that called it.
     pub fn in_parent(mut self) {
+        self.pages.hold(false);
         if self.prepared.is_ok() {
             self.memory.inherit(false);
             if let Some(forks) = self.pages.forks() {
@@ -106,6 +107,9 @@ impl Forking<'_> {
         self.pages.became_child()?;
         uffd::replace(self.memory.stop(), &event(0)?)?;
         drop(self.pages);
-        self.memory.begin()
+        let pager = self.memory.begin()?;
+        // Only now, because what it takes out of the address space could be what its thread needs to start.
+        self.memory.pages().hold(false);
+        Ok(pager)
     }
 }

@@ -137,6 +137,8 @@ pub(crate) struct Buffer {
     spare: Vec<u32>,
     /// Slots that hold nothing and have no RAM.
     unused: Vec<u32>,
+    /// Number of pages that were ever taken out of the address space.
+    pub taken_out: u64,
 }
 
 impl Buffer {
@@ -148,6 +150,7 @@ impl Buffer {
             slot_of: vec![NONE; frames as usize],
             spare: Vec::with_capacity(frames as usize),
             unused: (0..frames).rev().collect(),
+            taken_out: 0,
         })
     }
 
@@ -183,6 +186,7 @@ impl Buffer {
 impl Frames for Buffer {
     fn fell(&mut self, frame: u32, lpn: Lpn, dirty: bool) {
         let page = self.memory.page(lpn.index());
+        self.taken_out += 1;
         if dirty {
             // Writes wait from here on until the page is mapped again; reads go on. A clean page is protected already.
             let protected = self.uffd.protect(page, true);

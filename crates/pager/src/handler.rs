@@ -24,8 +24,9 @@ pub(crate) trait Pages: Send {
     /// Leaves pages to the kernel, with what is in them.
     fn leave(&mut self, pages: Range<usize>) -> Result<(), PagerError>;
 
-    /// Whether a page is in the address space.
-    fn is_mapped(&self, page: usize) -> bool;
+    /// With `holds`, pages that are in the address space stay there as long as there is any other to be evicted. Returns
+    /// the number of pages that were ever taken out.
+    fn hold(&mut self, holds: bool) -> u64;
 
     /// How the store is shared with forked children; `None` if it cannot be.
     fn forks(&mut self) -> Option<&mut dyn StoreForks>;
@@ -63,6 +64,10 @@ impl<D: Store + Send> Handler<D> {
 
     fn is_left(&self, page: usize) -> bool {
         self.left[page / 64] >> (page % 64) & 1 != 0
+    }
+
+    fn is_mapped(&self, page: usize) -> bool {
+        matches!(self.cache.region(Lpn(page as u32)), Some(CacheRegion::Initial | CacheRegion::Mru))
     }
 
     /// Called before the store is read, or changed.
@@ -235,8 +240,9 @@ impl<D: Store + Send> Pages for Handler<D> {
         self.uffd.unregister(self.memory.page(pages.start), pages.len() * PAGE_BYTES)
     }
 
-    fn is_mapped(&self, page: usize) -> bool {
-        matches!(self.cache.region(Lpn(page as u32)), Some(CacheRegion::Initial | CacheRegion::Mru))
+    fn hold(&mut self, holds: bool) -> u64 {
+        self.cache.hold(holds);
+        self.cache.frames_mut().taken_out
     }
 
     fn forks(&mut self) -> Option<&mut dyn StoreForks> {

@@ -18,6 +18,7 @@ mod forks;
 mod frames;
 mod handler;
 mod memory;
+mod thread;
 mod uffd;
 
 pub use error::{PagerError, store_error_text};

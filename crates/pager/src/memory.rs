@@ -1,5 +1,6 @@
 use crate::frames::{AnonymousMapping, Buffer};
 use crate::handler::{Handler, Pages};
+use crate::thread::Thread;
 use crate::uffd::{Uffd, high};
 use crate::{PAGE_BYTES, PagerError, StoreForks};
 use margay_format::Store;
@@ -7,9 +8,7 @@ use margay_hybrid::Hybrid;
 use margay_vm::{Cache, CacheConfig, LruRegion, Scheme, Stats};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::thread::JoinHandleExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 /// Minimum number of pages of RAM.
 const MIN_FRAMES: u32 = 16;
@@ -57,7 +56,7 @@ pub struct PagedMemory {
     stop: Arc<OwnedFd>,
     pages: Arc<Mutex<dyn Pages>>,
     failed: Arc<Failed>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<Thread>>,
 }
 
 impl std::fmt::Debug for PagedMemory {
@@ -166,24 +165,19 @@ impl PagedMemory {
     pub(crate) fn begin(&self) -> Result<libc::pthread_t, PagerError> {
         let (pages, uffd, stop, failed) =
             (self.pages.clone(), self.uffd.clone(), self.stop.clone(), self.failed.clone());
-        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
-        let builder = std::thread::Builder::new().name("margay-pager".into());
-        let spawned = without_signals(|| {
-            builder.spawn(move || {
-                // The other side waits for this, so sending cannot fail.
-                let _ = ready.send(());
-                if let Err(error) = run(&pages, &uffd, &stop) {
-                    failed(&error);
-                }
-            })
-        });
-        let thread = spawned.map_err(|error| PagerError::System { what: "starting the pager's thread", error })?;
-        // The start of a thread allocates. It is to be over before the program's heap moves into this memory.
-        let _ = is_ready.recv();
-        let id = thread.as_pthread_t();
+        let thread = Thread::start(move || {
+            // SAFETY: gives the thread a name.
+            unsafe { libc::prctl(libc::PR_SET_NAME, c"margay-pager".as_ptr()) };
+            if let Err(error) = run(&pages, &uffd, &stop) {
+                failed(&error);
+            }
+        })?;
+        let id = thread.id();
         let before = self.thread.lock().unwrap_or_else(PoisonError::into_inner).replace(thread);
         // After a fork, that is a thread of the parent, of which the child has nothing.
-        std::mem::forget(before);
+        if let Some(before) = before {
+            before.is_gone();
+        }
         Ok(id)
     }
 
@@ -211,7 +205,7 @@ impl PagedMemory {
 
     /// The pager's thread. What it allocates must not be in this memory: it would wait for itself.
     pub fn pager_thread(&self) -> Option<libc::pthread_t> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(JoinHandleExt::as_pthread_t)
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Thread::id)
     }
 
     /// Size of the memory in bytes.
@@ -269,10 +263,6 @@ impl Drop for PagedMemory {
         let one = 1u64.to_ne_bytes();
         // SAFETY: eight bytes of a local go to an event of our own.
         unsafe { libc::write(self.stop.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            // A panic there was reported by its thread.
-            let _ = thread.join();
-        }
+        drop(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
     }
 }

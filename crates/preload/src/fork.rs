@@ -32,6 +32,7 @@ struct Files {
 /// Offsets in the C library's FILE of the next file, and of its lock; part of its binary interface.
 const NEXT: usize = 0x68;
 const LOCK: usize = 0x88;
+const LOCK_BYTES: usize = 16;
 
 static FIRST: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 static LOCK_LIST: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
@@ -48,23 +49,20 @@ impl Files {
         Some(Self { first: first.cast(), unlock })
     }
 
-    /// Touches every file and its lock, and returns their addresses.
-    fn touch(self) -> Vec<usize> {
-        let mut touched = Vec::new();
-        // SAFETY: the list is locked, so its files stay; what is read are pointers in them.
+    /// Touches every file and its lock.
+    fn touch(self) {
+        // SAFETY: the list is locked, so its files stay; what is read are pointers in them, and words behind those.
         unsafe {
             let mut file = *self.first;
             while !file.is_null() {
                 let lock = file.add(LOCK).cast::<*const u8>().read_volatile();
-                touched.extend([file as usize, file as usize + NEXT, file as usize + LOCK]);
                 if heap::is_paged(lock as usize) {
                     lock.read_volatile();
-                    touched.extend([lock as usize, lock as usize + 15]);
+                    lock.add(LOCK_BYTES - 1).read_volatile();
                 }
                 file = file.add(NEXT).cast::<*const u8>().read_volatile();
             }
         }
-        touched
     }
 }
 
@@ -103,7 +101,7 @@ unsafe extern "C" fn before() {
     };
     let mut heaps = heap::Forking::new();
     let files = Files::lock();
-    let memory = running.memory.before_fork(|| files.map_or_else(Vec::new, Files::touch));
+    let memory = running.memory.before_fork(|| files.into_iter().for_each(Files::touch));
     heaps.stop_own();
     // SAFETY: see `Cell`.
     unsafe { *HELD.0.get() = Some(Held { heaps, memory, files, signals }) };
@@ -133,8 +131,11 @@ unsafe extern "C" fn in_child() {
     let (Some(running), Some(Held { heaps, memory, signals, files: _ })) = (MEMORY.get(), held()) else { return };
     running.process.store(std::process::id() as c_int, Ordering::Relaxed);
     // The C library has unlocked its list.
-    match heap::paused(|| memory.in_child().map(|thread| thread as usize)) {
-        Ok(()) => crate::report::begin(running.report),
+    match memory.in_child() {
+        Ok(pager) => {
+            heap::pager_is(pager as usize);
+            crate::report::begin(running.report);
+        }
         Err(error) => give_up_in(running, &error.to_string()),
     }
     drop(heaps);

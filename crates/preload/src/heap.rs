@@ -151,8 +151,9 @@ pub struct Forking {
 }
 
 impl Forking {
-    /// Waits until nobody changes the program's heap.
+    /// Waits until nobody changes the program's heap, in which nothing is allocated from here on.
     pub fn new() -> Self {
+        PAUSED.store(true, Ordering::Relaxed);
         Self { _program: lock(&PROGRAM), _space: space(), _own: None }
     }
 
@@ -167,13 +168,15 @@ impl Forking {
     }
 }
 
-/// Calls `work`, which starts the pager of a forked child, while nothing is allocated in the paged range.
-pub fn paused<E>(work: impl FnOnce() -> Result<usize, E>) -> Result<(), E> {
-    PAUSED.store(true, Ordering::Relaxed);
-    let pager = work();
-    PAGER.store(pager.as_ref().copied().unwrap_or(0), Ordering::Relaxed);
-    PAUSED.store(false, Ordering::Relaxed);
-    pager.map(drop)
+impl Drop for Forking {
+    fn drop(&mut self) {
+        PAUSED.store(false, Ordering::Relaxed);
+    }
+}
+
+/// From now on this thread serves faults: after a fork, that of the parent does not.
+pub fn pager_is(pager: usize) {
+    PAGER.store(pager, Ordering::Relaxed);
 }
 
 /// The start of the paged range, handed out in order. The heap keeps what it got and uses it again.

@@ -72,6 +72,8 @@ pub struct Cache<F = NoFrames> {
     mru_target: u32,
     /// Pages that fell into the LRU region, and hits there, since the sizes were adjusted.
     fell: u64,
+    /// No page falls unless one has to be evicted.
+    holds: bool,
     hits: u64,
     misses: u64,
     on_flash: Vec<u64>,
@@ -120,6 +122,7 @@ impl<F: Frames> Cache<F> {
             mru_frames: 0,
             mru_target,
             fell: 0,
+            holds: false,
             hits: 0,
             misses: 0,
             on_flash: vec![0; pages.div_ceil(64) as usize],
@@ -306,7 +309,7 @@ impl<F: Frames> Cache<F> {
 
     /// Pages beyond the target of the MRU region fall into the LRU region.
     fn keep_target(&mut self) {
-        while self.mru_frames > self.mru_target {
+        while !self.holds && self.mru_frames > self.mru_target {
             let frame = match self.boundary {
                 NONE => self.list.tail,
                 boundary => self.list.prev(boundary),
@@ -399,6 +402,13 @@ impl<F: Frames> Cache<F> {
             }
         }
         (self.misses, self.fell, self.hits) = (0, 0, 0);
+    }
+
+    /// With `holds`, pages of the MRU region stay there, unless one has to be evicted and there is no page in the LRU region.
+    /// Without, those beyond its target fall.
+    pub fn hold(&mut self, holds: bool) {
+        self.holds = holds;
+        self.keep_target();
     }
 
     /// Forgets a page whose content is of no use any more, or that others keep from now on: it is not cached, and not

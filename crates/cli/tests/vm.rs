@@ -1,6 +1,7 @@
 //! Page references and the pager as a person uses them.
 
 mod common;
+mod paging;
 
 use common::{fails, has, is_paging_allowed, library, skip, works};
 use std::os::unix::fs::PermissionsExt;

@@ -138,3 +138,45 @@ pub extern "C" fn _exit(code: c_int) -> ! {
 pub extern "C" fn _Exit(code: c_int) -> ! {
     _exit(code)
 }
+
+/// The C library's dlopen(3).
+#[cfg(target_arch = "x86_64")]
+static DLOPEN: std::sync::atomic::AtomicPtr<c_void> = std::sync::atomic::AtomicPtr::new(null_mut());
+
+#[cfg(target_arch = "x86_64")]
+extern "C" fn find_dlopen() -> *mut c_void {
+    // SAFETY: looks up a symbol.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
+    DLOPEN.store(found, std::sync::atomic::Ordering::Release);
+    found
+}
+
+/// dlopen(3) without RTLD_DEEPBIND: a module would get the C library's malloc by it, and free what the program has from
+/// this one (extensions of PHP do). It jumps, so that the C library sees who has called it, whose folders it looks in.
+///
+/// # Safety
+///
+/// As the call.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlopen() {
+    core::arch::naked_asm!(
+        "and esi, {others}",
+        "mov rax, [rip + {real}]",
+        "test rax, rax",
+        "jnz 2f",
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {find}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "2:",
+        "jmp rax",
+        others = const !libc::RTLD_DEEPBIND,
+        real = sym DLOPEN,
+        find = sym find_dlopen,
+    )
+}

@@ -47,7 +47,13 @@ pub(crate) struct Handler<D> {
     forks: Option<Box<dyn StoreForks>>,
     /// The process is a forked child, and has not used the pager yet.
     is_new_child: bool,
+    /// The page behind the one that was brought in last, and how many were brought in one behind the other.
+    next: usize,
+    run: u32,
 }
+
+/// Maximum number of pages that are brought in ahead.
+const MAX_AHEAD: usize = 15;
 
 impl<D: Store + Send> Handler<D> {
     pub fn new(
@@ -59,7 +65,7 @@ impl<D: Store + Send> Handler<D> {
     ) -> Self {
         let left = vec![0; (memory.bytes / PAGE_BYTES).div_ceil(64)];
         let (counts, page) = (PagerStats::default(), vec![0; PAGE_BYTES]);
-        Self { memory, uffd, cache, store, counts, page, left, forks, is_new_child: false }
+        Self { memory, uffd, cache, store, counts, page, left, forks, is_new_child: false, next: 0, run: 0 }
     }
 
     fn is_left(&self, page: usize) -> bool {
@@ -103,8 +109,32 @@ impl<D: Store + Send> Handler<D> {
         match self.cache.region(lpn) {
             Some(CacheRegion::Initial | CacheRegion::Mru) => self.mapped(lpn, fault.protected),
             Some(CacheRegion::Lru) => self.bring_back(lpn, write),
-            None => self.bring_in(lpn, write),
+            None => {
+                self.bring_in(lpn, write)?;
+                self.bring_in_ahead(page, write)
+            }
         }
+    }
+
+    /// Brings in what comes next, half as many pages as came one behind the other before, for writing if the last one was
+    /// wanted for that. What is not on flash costs no reading, so that nothing is gained.
+    fn bring_in_ahead(&mut self, page: usize, write: bool) -> Result<(), PagerError> {
+        self.run = if page == self.next { self.run + 1 } else { 0 };
+        self.next = page + 1;
+        // Not so many that the first would have to go before it was used.
+        let ahead = MAX_AHEAD.min(self.run as usize / 2).min(self.cache.mru_target() as usize / 4);
+        let last = (page + ahead).min(self.memory.bytes / PAGE_BYTES - 1);
+        for next in page + 1..=last {
+            let lpn = Lpn(next as u32);
+            if self.is_left(next) || self.cache.frame(lpn).is_some() || !self.store.is_on_flash(lpn) {
+                break;
+            }
+            self.bring_in(lpn, write)?;
+            self.counts.ahead += 1;
+            self.next = next + 1;
+            self.run += 1;
+        }
+        Ok(())
     }
 
     /// The page is mapped: either it is written for the first time, or another fault has brought it in.
@@ -265,7 +295,8 @@ impl<D: Store + Send> Pages for Handler<D> {
             let is_left = self.is_left(start);
             page = (start..pages).find(|page| self.is_left(*page) != is_left).unwrap_or(pages);
             if !is_left {
-                own.register(self.memory.page(start), (page - start) * PAGE_BYTES).map_err(PagerError::NoWriteProtection)?;
+                own.register(self.memory.page(start), (page - start) * PAGE_BYTES)
+                    .map_err(PagerError::NoWriteProtection)?;
             }
         }
         self.uffd.replace(&own)

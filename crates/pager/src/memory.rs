@@ -35,6 +35,8 @@ pub struct PagerStats {
     pub write_faults: u64,
     /// Faults on pages that another fault had brought in by the time they were served.
     pub late_faults: u64,
+    /// Pages that were brought in without a fault, ahead of their use.
+    pub ahead: u64,
     /// Pages that were left to the kernel ([`PagedMemory::leave`]).
     pub left_pages: u64,
     /// What the page cache did. Hits outside the LRU region cause no fault and are not counted.
@@ -153,6 +155,7 @@ impl PagedMemory {
         config.costs.pages_per_block = f64::from(store.pages_per_block());
         let buffer = Buffer::new(memory.clone(), uffd.clone(), options.frames)?;
         let mut cache = Cache::with_frames(config, store_pages, store.pages_per_block(), buffer);
+        cache.adjust_at_hits();
         cache.set_random_log_blocks(store.config().random_log_blocks());
         let stop = Arc::new(event(options.first_descriptor)?);
         let pages = Arc::new(Mutex::new(Handler::new(memory.clone(), uffd.clone(), cache, store, forks)));

@@ -25,7 +25,8 @@ fn store(pages: u32) -> Store {
 }
 
 fn paged_memory(pages: u32, frames: u32, scheme: &str) -> Result<PagedMemory, PagerError> {
-    let options = Options { bytes: u64::from(pages) * 4096, frames, scheme: scheme.parse().unwrap(), first_descriptor: 0 };
+    let options =
+        Options { bytes: u64::from(pages) * 4096, frames, scheme: scheme.parse().unwrap(), first_descriptor: 0 };
     PagedMemory::new(store(pages), &options, None, |error| {
         eprintln!("{error}");
         std::process::abort();

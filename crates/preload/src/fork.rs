@@ -70,7 +70,8 @@ impl Files {
 pub fn prepare_libc() {
     // SAFETY: looks up symbols and a user, into locals.
     unsafe {
-        for (symbol, name) in [(&FIRST, c"_IO_list_all"), (&LOCK_LIST, c"_IO_list_lock"), (&UNLOCK_LIST, c"_IO_list_unlock")]
+        for (symbol, name) in
+            [(&FIRST, c"_IO_list_all"), (&LOCK_LIST, c"_IO_list_lock"), (&UNLOCK_LIST, c"_IO_list_unlock")]
         {
             symbol.store(libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()), Ordering::Relaxed);
         }

@@ -117,7 +117,9 @@ pub unsafe extern "C" fn malloc_usable_size(allocation: *mut c_void) -> size_t {
 /// _Fork(3) fails: it tells nobody of the fork, so the child could not be given the heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn _Fork() -> c_int {
-    crate::report::say("it forks with _Fork(3), after which the child would not have its heap on flash: the call fails");
+    crate::report::say(
+        "it forks with _Fork(3), after which the child would not have its heap on flash: the call fails",
+    );
     // SAFETY: the calling thread's own error number.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
     -1

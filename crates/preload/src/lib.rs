@@ -109,12 +109,7 @@ fn start(options: &Options, report: RawFd) -> Result<Running, String> {
     let failed = move |error: &margay_pager::PagerError| give_up(report, &error.to_string());
     let memory = PagedMemory::new(store, &paging, Some(Box::new(forks)), failed).map_err(|error| error.to_string())?;
     memory.descriptors().into_iter().for_each(descriptors::keep);
-    Ok(Running {
-        memory,
-        store: of_report.into_raw_fd(),
-        report,
-        process: AtomicI32::new(std::process::id() as i32),
-    })
+    Ok(Running { memory, store: of_report.into_raw_fd(), report, process: AtomicI32::new(std::process::id() as i32) })
 }
 
 /// Ends the process, with the reason in the report.

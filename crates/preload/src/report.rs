@@ -108,12 +108,13 @@ fn write_end(text: &mut Text, running: &Running) -> std::fmt::Result {
         found.st_blocks as u64 * 512
     };
     write!(text, "end {}", process())?;
-    let numbers: [(&str, u64); 20] = [
+    let numbers: [(&str, u64); 21] = [
         ("heap_bytes", heap::used_bytes().unwrap_or(0) as u64),
         ("peak_resident_bytes", peak_resident_bytes()),
         ("faults", stats.faults),
         ("write_faults", stats.write_faults),
         ("late_faults", stats.late_faults),
+        ("ahead", stats.ahead),
         ("left_pages", stats.left_pages),
         ("lru_hits", cache.lru_hits),
         ("misses", cache.misses),

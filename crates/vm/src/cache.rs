@@ -72,6 +72,8 @@ pub struct Cache<F = NoFrames> {
     mru_target: u32,
     /// Pages that fell into the LRU region, and hits there, since the sizes were adjusted.
     fell: u64,
+    /// Hits in the LRU region count as misses do for the adjustment.
+    adjusts_at_hits: bool,
     /// No page falls unless one has to be evicted.
     holds: bool,
     hits: u64,
@@ -122,6 +124,7 @@ impl<F: Frames> Cache<F> {
             mru_frames: 0,
             mru_target,
             fell: 0,
+            adjusts_at_hits: false,
             holds: false,
             hits: 0,
             misses: 0,
@@ -155,6 +158,12 @@ impl<F: Frames> Cache<F> {
     /// Sets the number of random log blocks, which is the maximum size of the adaptive window.
     pub fn set_random_log_blocks(&mut self, random_log_blocks: u32) {
         self.random_log_blocks = random_log_blocks;
+    }
+
+    /// Adjusts the target of the MRU region after as many hits in the LRU region and misses together as there are frames, and
+    /// not after as many misses alone: for a cache in which such a hit costs nearly as much as a miss.
+    pub fn adjust_at_hits(&mut self) {
+        self.adjusts_at_hits = true;
     }
 
     /// The frames.
@@ -304,6 +313,9 @@ impl<F: Frames> Cache<F> {
         self.list.remove(frame);
         self.list.push_front(frame);
         self.mru_frames += 1;
+        if self.adjusts_at_hits {
+            self.adjust();
+        }
         self.keep_target();
     }
 
@@ -384,7 +396,7 @@ impl<F: Frames> Cache<F> {
         frame
     }
 
-    /// Adjusts the target of the MRU region once in as many misses as there are frames.
+    /// Adjusts the target of the MRU region once in as many calls as there are frames: misses, and hits if they count.
     fn adjust(&mut self) {
         let LruRegion::Adaptive { low_percent, high_percent } = self.config.lru_region else { return };
         self.misses += 1;

@@ -173,7 +173,8 @@ impl Report {
 
     /// What a user would not expect.
     fn notes(&self, program: &OsStr) -> Vec<String> {
-        let mut notes: Vec<String> = self.plain.iter().map(|plain| format!("{plain}; it ran in ordinary memory")).collect();
+        let mut notes: Vec<String> =
+            self.plain.iter().map(|plain| format!("{plain}; it ran in ordinary memory")).collect();
         if !self.began {
             let program = program.display();
             notes.push(format!(
@@ -184,7 +185,9 @@ impl Report {
         if !self.running.is_empty() {
             let names: BTreeSet<&str> = self.running.values().map(String::as_str).collect();
             let names = names.into_iter().collect::<Vec<_>>().join(", ");
-            notes.push(format!("without a report, because they were killed, still run, or became programs that are not paged: {names}"));
+            notes.push(format!(
+                "without a report, because they were killed, still run, or became programs that are not paged: {names}"
+            ));
         }
         notes
     }

@@ -111,7 +111,8 @@ fn what_cannot_be_paged_is_named() {
         skip("there is no C compiler");
         return;
     }
-    let built = Command::new("cc").args(["-D_GNU_SOURCE", "locks.c", "-o", "locks"]).current_dir(folder.path()).output();
+    let built =
+        Command::new("cc").args(["-D_GNU_SOURCE", "locks.c", "-o", "locks"]).current_dir(folder.path()).output();
     assert!(built.unwrap().status.success());
     let output = vm_run(folder.path(), &[], &["./locks"]);
     let said = text(&output);
@@ -131,7 +132,8 @@ fn programs_print_what_they_print_without_margay() {
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/paging-programs.py");
     let mut command = Command::new("python3");
-    let output = command.arg(script).arg("--quick").env("MARGAY", MARGAY).env("TMPDIR", folder.path()).output().unwrap();
+    let output =
+        command.arg(script).arg("--quick").env("MARGAY", MARGAY).env("TMPDIR", folder.path()).output().unwrap();
     let said = text(&output);
     assert!(output.status.success() && said.contains("| works |") && !said.contains("FAILS"), "{said}");
 }

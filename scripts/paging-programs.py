@@ -156,7 +156,7 @@ def row_of(name, version, script, ram, folder):
     if plain[:2] == paged[:2] and numbers.get("swap_ins", 0) > 100:
         verdict = "works"
     elif plain[:2] == paged[:2]:
-        is_small = heap < 6 and peak_of(plain) < 30
+        is_small = heap < 10 and peak_of(plain) < 20
         verdict = "works; too small to be paged" if is_small else "works; most of its memory is not paged"
     elif "call fails" in said or "pager could not" in said:
         verdict = "refused"

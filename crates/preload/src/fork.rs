@@ -4,7 +4,7 @@ use crate::{MEMORY, give_up_in, heap};
 use libc::{c_int, c_void};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// What is held from the time before a fork to the time after it.
 struct Held {
@@ -80,10 +80,48 @@ pub fn prepare_libc() {
     }
 }
 
-/// From now on, forks are prepared.
+type Handler = Option<unsafe extern "C" fn()>;
+type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
+
+static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+
+/// The C library's function.
+fn real_register() -> Option<Register> {
+    // SAFETY: looks up a symbol, which has this type.
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_NEXT, c"__register_atfork".as_ptr());
+        std::mem::transmute::<*mut c_void, Option<Register>>(found)
+    }
+}
+
+/// From now on, forks are prepared. They are what is registered first, so that they come last before a fork and first after it.
 pub fn register() {
-    // SAFETY: registers functions that live as long as the process.
-    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    if !IS_REGISTERED.swap(true, Ordering::Relaxed)
+        && let Some(register) = real_register()
+    {
+        // SAFETY: registers functions that live as long as the process.
+        unsafe {
+            register(Some(before), Some(in_parent), Some(in_child), (&raw const IS_REGISTERED).cast_mut().cast())
+        };
+    }
+}
+
+/// What pthread_atfork(3) calls. Other handlers use the heap (those of jemalloc do, which may be registered before this library
+/// begins), so they are registered after those of this library.
+///
+/// # Safety
+///
+/// As the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __register_atfork(
+    before: Handler,
+    in_parent: Handler,
+    in_child: Handler,
+    module: *mut c_void,
+) -> c_int {
+    register();
+    // SAFETY: as the caller promises.
+    real_register().map_or(libc::ENOMEM, |register| unsafe { register(before, in_parent, in_child, module) })
 }
 
 fn restore(signals: &libc::sigset_t) {

@@ -23,7 +23,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 #[global_allocator]
 static HEAP: heap::Own = heap::Own;
@@ -43,6 +43,9 @@ struct Options {
 
 static MEMORY: OnceLock<Running> = OnceLock::new();
 
+/// The process that `margay vm run` has started, if it is this one. The environment may be in the paged memory later.
+static FIRST: AtomicU32 = AtomicU32::new(0);
+
 /// The memory of the process, and what the report at the end needs.
 struct Running {
     memory: PagedMemory,
@@ -50,6 +53,13 @@ struct Running {
     store: RawFd,
     report: RawFd,
     process: AtomicI32,
+}
+
+/// Whether `margay vm run` has started this process itself.
+fn is_first() -> bool {
+    // SAFETY: asks for a number.
+    let parent = unsafe { libc::getppid() };
+    std::env::var("MARGAY_VM_PARENT").is_ok_and(|margay| margay == parent.to_string())
 }
 
 fn options() -> Result<Options, String> {
@@ -67,8 +77,7 @@ fn options() -> Result<Options, String> {
         ram_bytes: number("MARGAY_VM_RAM")?,
         log_blocks: number("MARGAY_VM_LOG_BLOCKS")? as u32,
         scheme: text("MARGAY_VM_SCHEME")?.to_string_lossy().into_owned(),
-        // SAFETY: asks for a number.
-        is_first: number("MARGAY_VM_PARENT")? == unsafe { libc::getppid() } as u64,
+        is_first: is_first(),
     })
 }
 
@@ -115,7 +124,10 @@ fn start(options: &Options, report: RawFd) -> Result<Running, String> {
 /// Ends the process, with the reason in the report.
 fn give_up(report: RawFd, error: &str) -> ! {
     report::error(report, error);
-    report::say(error);
+    // `margay vm run` says it of the program that it has started.
+    if FIRST.load(Ordering::Relaxed) != std::process::id() {
+        report::say(error);
+    }
     loop {
         // SAFETY: ends the process without running what might need the heap.
         unsafe { libc::syscall(libc::SYS_exit_group, 71) };
@@ -148,6 +160,9 @@ extern "C" fn begin() {
         return;
     }
     let report = open_report();
+    if is_first() {
+        FIRST.store(std::process::id(), Ordering::Relaxed);
+    }
     let options = match options() {
         Ok(options) => options,
         Err(error) => give_up(report, &error),

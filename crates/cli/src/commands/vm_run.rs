@@ -47,7 +47,7 @@ pub fn run(args: &VmRunArgs) -> Result<(), Failure> {
     if args.no_children {
         command.env("MARGAY_VM_NO_CHILDREN", "1");
     }
-    let status = command
+    let mut child = command
         .args(&args.program[1..])
         .env("LD_PRELOAD", library()?)
         .env("MARGAY_VM_STORE", &store)
@@ -57,10 +57,11 @@ pub fn run(args: &VmRunArgs) -> Result<(), Failure> {
         .env("MARGAY_VM_MEMORY", memory.to_string())
         .env("MARGAY_VM_LOG_BLOCKS", args.log_blocks.to_string())
         .env("MARGAY_VM_SCHEME", scheme.name)
-        .status()
+        .spawn()
         .map_err(|error| Failure::Usage(format!("{}: {error}", args.program[0].display())))?;
+    let status = child.wait()?;
     let seconds = start.elapsed().as_secs_f64();
-    let report = Report::read(&std::fs::read_to_string(report.path())?);
+    let report = Report::read(&std::fs::read_to_string(report.path())?, child.id());
     if let Some(error) = &report.first_error {
         return Err(Failure::Run(error.clone()));
     }
@@ -129,7 +130,8 @@ struct Report {
 }
 
 impl Report {
-    fn read(text: &str) -> Self {
+    /// What `text` says, of a program that was started as the process `first`.
+    fn read(text: &str, first: u32) -> Self {
         let mut report = Self::default();
         for line in text.lines() {
             let mut words = line.splitn(3, ' ');
@@ -143,7 +145,7 @@ impl Report {
                 "error" => {
                     report.running.remove(process);
                     let (name, error) = rest.split_once(' ').unwrap_or((rest, ""));
-                    if report.first_error.is_none() && (!report.began || report.running.is_empty()) {
+                    if process == first.to_string() {
                         report.first_error = Some(format!("{name}: {error}"));
                     }
                 }

@@ -179,7 +179,7 @@ impl PagedMemory {
         let before = self.thread.lock().unwrap_or_else(PoisonError::into_inner).replace(thread);
         // After a fork, that is a thread of the parent, of which the child has nothing.
         if let Some(before) = before {
-            before.is_gone();
+            before.forget();
         }
         Ok(id)
     }

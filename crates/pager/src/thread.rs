@@ -57,7 +57,7 @@ impl Thread {
     }
 
     /// In a forked child the thread does not run, and nobody needs to wait for it.
-    pub fn is_gone(self) {
+    pub fn forget(self) {
         let Self { stack, .. } = &self;
         // SAFETY: nothing runs on the stack; the value is forgotten, so nobody unmaps it again.
         unsafe { libc::syscall(libc::SYS_munmap, stack.start, stack.bytes) };

@@ -125,6 +125,63 @@ fn system_calls_read_and_write_the_memory() {
     assert!(bytes.chunks_exact(4096).zip(0..=255u8).all(|(page, number)| page.iter().all(|byte| *byte == number)));
 }
 
+/// Writes each page's number into it.
+fn number_pages(paged: &mut PagedMemory) {
+    paged.as_mut_slice().chunks_exact_mut(4096).zip(0u16..).for_each(|(page, number)| {
+        page[..2].copy_from_slice(&number.to_ne_bytes());
+    });
+}
+
+/// The number in a page.
+fn number(paged: &mut PagedMemory, page: usize) -> u16 {
+    let bytes = &paged.as_mut_slice()[page * 4096..page * 4096 + 2];
+    u16::from_ne_bytes([bytes[0], bytes[1]])
+}
+
+#[test]
+fn pages_that_are_discarded_read_as_zeros_and_those_left_to_the_kernel_keep_their_content() {
+    if !is_allowed() {
+        return;
+    }
+    let mut paged = paged_memory(512, 32, "lda-gc5").unwrap();
+    number_pages(&mut paged);
+    // The last ones are in RAM, the others on flash.
+    paged.discard(100..110).unwrap();
+    paged.discard(500..512).unwrap();
+    paged.leave(200..220).unwrap();
+    paged.leave(490..500).unwrap();
+    let given_up = |page| (100..110).contains(&page) || page >= 500;
+    for page in 0..512 {
+        let expected = if given_up(page) { 0 } else { page as u16 };
+        assert_eq!(number(&mut paged, page), expected, "page {page}");
+    }
+    assert_eq!(paged.stats().left_pages, 30);
+    // They are the kernel's, and faults of theirs are not seen, until they are discarded.
+    let faults = paged.stats().faults;
+    (200..220).for_each(|page| assert_eq!(number(&mut paged, page), page as u16));
+    assert_eq!(paged.stats().faults, faults);
+    paged.discard(190..230).unwrap();
+    (190..230).for_each(|page| assert_eq!(number(&mut paged, page), 0));
+    assert!(paged.stats().faults >= faults + 40);
+    number_pages(&mut paged);
+    (0..512).for_each(|page| assert_eq!(number(&mut paged, page), page as u16, "page {page}"));
+}
+
+#[test]
+fn a_sequential_run_brings_pages_in_ahead_and_a_random_order_does_not() {
+    if !is_allowed() {
+        return;
+    }
+    let mut paged = paged_memory(1024, 128, "lda-gc5").unwrap();
+    number_pages(&mut paged);
+    let before = paged.stats();
+    (0..1024).for_each(|page| assert_eq!(number(&mut paged, page), page as u16));
+    let run = paged.stats();
+    assert!(run.faults - before.faults < 256 && run.ahead - before.ahead > 512, "{run:?}");
+    (0..1024).for_each(|step| assert_eq!(number(&mut paged, step * 389 % 1024), (step * 389 % 1024) as u16));
+    assert_eq!(paged.stats().ahead, run.ahead);
+}
+
 fn tempfile() -> std::fs::File {
     let path = std::env::temp_dir().join(format!("margay-pager-{}", std::process::id()));
     let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();

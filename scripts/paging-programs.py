@@ -158,6 +158,7 @@ def row_of(name, version, script, ram, folder):
     elif plain[:2] == paged[:2]:
         is_small = heap < 10 and peak_of(plain) < 20
         verdict = "works; too small to be paged" if is_small else "works; most of its memory is not paged"
+        verdict = verdict if numbers else "works; not paged"
     elif "call fails" in said or "pager could not" in said:
         verdict = "refused"
     else:

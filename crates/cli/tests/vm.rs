@@ -1,6 +1,7 @@
 //! Page references and the pager as a person uses them.
 
 mod common;
+mod paging;
 
 use common::{fails, has, is_paging_allowed, library, skip, works};
 use std::os::unix::fs::PermissionsExt;
@@ -39,6 +40,7 @@ fn wrong_names_and_values_are_refused_with_what_is_right() {
     fails(&["vm", "replay", SAMPLE, "--store", "slow"], 2, "bast");
     fails(&["vm", "replay", SAMPLE, "--lru-region", "200"], 2, "share in per cent");
     fails(&["vm", "replay", SAMPLE, "--window", "0"], 2, "adaptive:START");
+    fails(&["vm", "replay", SAMPLE, "-f", "parquet"], 2, "needs --output");
     fails(&["vm", "replay", SAMPLE, "--cache", "4K"], 2, "16 pages");
     fails(&["vm", "replay", "Cargo.toml"], 3, "VMT1");
     fails(&["vm", "replay", "no-such-file"], 3, "no-such-file");

@@ -61,6 +61,19 @@ pub enum PagerError {
         /// The system's error.
         error: std::io::Error,
     },
+    /// A forked child used its memory before the pager could serve it.
+    #[error(
+        "the forked child used a page of its heap before its pager could start; run it with --no-children, or without `margay vm run`"
+    )]
+    EarlyUse,
+    /// What fork itself uses does not fit.
+    #[error(
+        "the RAM for the heap is too small for the program to fork: what a fork uses does not stay in it; give it more with --ram"
+    )]
+    TooLittleForFork,
+    /// The maker of the memory did not say how children get a store.
+    #[error("this memory cannot be inherited by forked children")]
+    NotForked,
     /// The store failed: a page could not be written or read.
     #[error("the store under the memory failed: {}", store_error_text(.0))]
     Store(#[from] HybridError),

@@ -9,16 +9,20 @@
 //! is dirty from then on.
 //!
 //! Paged memory must not be given to the kernel for direct I/O, which pins pages without the pager's knowledge. A
-//! forked child does not see it.
+//! forked child has it, with a pager of its own, if the fork was announced ([`PagedMemory::before_fork`]); after any other
+//! fork it has nothing at those addresses.
 #![cfg(target_os = "linux")]
 
 mod error;
+mod forks;
 mod frames;
 mod handler;
 mod memory;
+mod thread;
 mod uffd;
 
 pub use error::{PagerError, store_error_text};
+pub use forks::{Forking, StoreForks};
 pub use memory::{Options, PagedMemory, PagerStats};
 
 /// Bytes of a page of memory and of the store below.

@@ -1,14 +1,14 @@
 use crate::frames::{AnonymousMapping, Buffer};
-use crate::handler::Handler;
-use crate::uffd::Uffd;
-use crate::{PAGE_BYTES, PagerError};
+use crate::handler::{Handler, Pages};
+use crate::thread::Thread;
+use crate::uffd::{Uffd, high};
+use crate::{PAGE_BYTES, PagerError, StoreForks};
 use margay_format::Store;
 use margay_hybrid::Hybrid;
 use margay_vm::{Cache, CacheConfig, LruRegion, Scheme, Stats};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::thread::JoinHandleExt;
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Minimum number of pages of RAM.
 const MIN_FRAMES: u32 = 16;
@@ -22,6 +22,8 @@ pub struct Options {
     pub frames: u32,
     /// How the store is cleaned.
     pub scheme: Scheme,
+    /// The lowest number for the pager's descriptors. Programs may use low numbers without asking whether they are taken.
+    pub first_descriptor: RawFd,
 }
 
 /// What the pager did.
@@ -33,6 +35,10 @@ pub struct PagerStats {
     pub write_faults: u64,
     /// Faults on pages that another fault had brought in by the time they were served.
     pub late_faults: u64,
+    /// Pages that were brought in without a fault, ahead of their use.
+    pub ahead: u64,
+    /// Pages that were left to the kernel ([`PagedMemory::leave`]).
+    pub left_pages: u64,
     /// What the page cache did. Hits outside the LRU region cause no fault and are not counted.
     pub cache: Stats,
     /// Pages read from flash.
@@ -43,12 +49,16 @@ pub struct PagerStats {
     pub erases: u64,
 }
 
+type Failed = dyn Fn(&PagerError) + Send + Sync;
+
 /// Memory whose pages are in RAM or on flash. It reads as zeros until it is written.
 pub struct PagedMemory {
     memory: Arc<AnonymousMapping>,
-    stop: OwnedFd,
-    stats: Arc<Mutex<PagerStats>>,
-    thread: Option<JoinHandle<()>>,
+    uffd: Arc<Uffd>,
+    stop: Arc<OwnedFd>,
+    pages: Arc<Mutex<dyn Pages>>,
+    failed: Arc<Failed>,
+    thread: Mutex<Option<Thread>>,
 }
 
 impl std::fmt::Debug for PagedMemory {
@@ -57,8 +67,49 @@ impl std::fmt::Debug for PagedMemory {
     }
 }
 
+/// A new event.
+pub(crate) fn event(first_descriptor: RawFd) -> Result<OwnedFd, PagerError> {
+    // SAFETY: a new descriptor, or an error.
+    let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    if event < 0 {
+        return Err(PagerError::last("making an event"));
+    }
+    // SAFETY: the descriptor is valid and nobody else's.
+    Ok(high(unsafe { OwnedFd::from_raw_fd(event) }, first_descriptor))
+}
+
+/// Calls `work` with all signals blocked. A handler that ran in between could touch memory whose pager waits for `work`.
+fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: all zeros are a set of signals; the calls change the mask of this thread alone, and change it back.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let result = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        result
+    }
+}
+
+/// Serves faults until the stop event is set or the store fails.
+fn run(pages: &Mutex<dyn Pages>, uffd: &Uffd, stop: &OwnedFd) -> Result<(), PagerError> {
+    let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut waits = [poll(uffd.as_raw_fd()), poll(stop.as_raw_fd())];
+    loop {
+        // SAFETY: two entries that live as long as the call.
+        let ready = unsafe { libc::poll(waits.as_mut_ptr(), 2, -1) };
+        if ready < 0 && std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return Err(PagerError::last("waiting for faults"));
+        }
+        if waits[1].revents != 0 {
+            return Ok(());
+        }
+        pages.lock().unwrap_or_else(PoisonError::into_inner).serve()?;
+    }
+}
+
 impl PagedMemory {
-    /// Makes memory over an empty store.
+    /// Makes memory over an empty store. With `forks`, forked children can have it ([`PagedMemory::before_fork`]).
     ///
     /// `failed` is called on the pager's thread when the store fails. The thread that waits for the page then waits for
     /// ever, so `failed` should end the process.
@@ -71,7 +122,8 @@ impl PagedMemory {
     pub fn new<D: Store + Send + 'static>(
         store: Hybrid<D>,
         options: &Options,
-        failed: impl Fn(&PagerError) + Send + 'static,
+        forks: Option<Box<dyn StoreForks>>,
+        failed: impl Fn(&PagerError) + Send + Sync + 'static,
     ) -> Result<Self, PagerError> {
         // SAFETY: asks for a number.
         let system = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
@@ -94,38 +146,59 @@ impl PagedMemory {
             return Err(PagerError::Scheme(options.scheme));
         }
         let memory = Arc::new(AnonymousMapping::new(memory_pages as usize * PAGE_BYTES)?);
-        let uffd = Arc::new(Uffd::new(memory.start, memory.bytes)?);
+        let uffd = Arc::new(Uffd::open(options.first_descriptor)?);
+        uffd.register(memory.start, memory.bytes).map_err(PagerError::NoWriteProtection)?;
+        memory.inherit(false);
         let mut config = CacheConfig::new(options.frames, options.scheme);
         // A merge takes pages from the LRU region only, so there has to be one.
         config.lru_region = LruRegion::ADAPTIVE;
         config.costs.pages_per_block = f64::from(store.pages_per_block());
         let buffer = Buffer::new(memory.clone(), uffd.clone(), options.frames)?;
         let mut cache = Cache::with_frames(config, store_pages, store.pages_per_block(), buffer);
+        cache.adjust_at_hits();
         cache.set_random_log_blocks(store.config().random_log_blocks());
-        // SAFETY: a new descriptor, owned from here on.
-        let stop = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-        if stop < 0 {
-            return Err(PagerError::last("making an event"));
+        let stop = Arc::new(event(options.first_descriptor)?);
+        let pages = Arc::new(Mutex::new(Handler::new(memory.clone(), uffd.clone(), cache, store, forks)));
+        let made = Self { memory, uffd, stop, pages, failed: Arc::new(failed), thread: Mutex::new(None) };
+        made.begin()?;
+        Ok(made)
+    }
+
+    /// Starts the pager's thread.
+    pub(crate) fn begin(&self) -> Result<libc::pthread_t, PagerError> {
+        let (pages, uffd, stop, failed) =
+            (self.pages.clone(), self.uffd.clone(), self.stop.clone(), self.failed.clone());
+        let thread = Thread::start(move || {
+            // SAFETY: gives the thread a name.
+            unsafe { libc::prctl(libc::PR_SET_NAME, c"margay-pager".as_ptr()) };
+            if let Err(error) = run(&pages, &uffd, &stop) {
+                failed(&error);
+            }
+        })?;
+        let id = thread.id();
+        let before = self.thread.lock().unwrap_or_else(PoisonError::into_inner).replace(thread);
+        // After a fork, that is a thread of the parent, of which the child has nothing.
+        if let Some(before) = before {
+            before.forget();
         }
-        // SAFETY: the descriptor is valid and nobody else's.
-        let stop = unsafe { OwnedFd::from_raw_fd(stop) };
-        let stats = Arc::new(Mutex::new(PagerStats::default()));
-        let stop_fd = stop.try_clone().map_err(|error| PagerError::System { what: "copying an event", error })?;
-        let mut handler = Handler::new(memory.clone(), uffd, stop_fd, cache, store, stats.clone());
-        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
-        let thread = std::thread::Builder::new()
-            .name("margay-pager".into())
-            .spawn(move || {
-                // The other side waits for this, so sending cannot fail.
-                let _ = ready.send(());
-                if let Err(error) = handler.run() {
-                    failed(&error);
-                }
-            })
-            .map_err(|error| PagerError::System { what: "starting the pager's thread", error })?;
-        // The start of a thread allocates. It is to be over before the program's heap moves into this memory.
-        let _ = is_ready.recv();
-        Ok(Self { memory, stop, stats, thread: Some(thread) })
+        Ok(id)
+    }
+
+    pub(crate) fn pages(&self) -> MutexGuard<'_, dyn Pages + 'static> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn stop(&self) -> &OwnedFd {
+        &self.stop
+    }
+
+    pub(crate) fn inherit(&self, is_inherited: bool) {
+        self.memory.inherit(is_inherited);
+    }
+
+    /// The descriptors that the memory lives by.
+    pub fn descriptors(&self) -> [RawFd; 2] {
+        [self.uffd.as_raw_fd(), self.stop.as_raw_fd()]
     }
 
     /// Address of the first byte.
@@ -135,7 +208,7 @@ impl PagedMemory {
 
     /// The pager's thread. What it allocates must not be in this memory: it would wait for itself.
     pub fn pager_thread(&self) -> Option<libc::pthread_t> {
-        self.thread.as_ref().map(JoinHandleExt::as_pthread_t)
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Thread::id)
     }
 
     /// Size of the memory in bytes.
@@ -149,13 +222,42 @@ impl PagedMemory {
         unsafe { std::slice::from_raw_parts_mut(self.memory.start, self.memory.bytes) }
     }
 
-    /// What the pager did up to the last fault that it served.
+    /// Gives up the content of whole pages, by number: they read as zeros, and cost nothing. Pages that were left to the
+    /// kernel are paged again.
+    ///
+    /// # Errors
+    ///
+    /// If the system or the store fails.
     ///
     /// # Panics
     ///
-    /// If the pager's thread panicked.
+    /// If the memory has no such pages.
+    pub fn discard(&self, pages: Range<usize>) -> Result<(), PagerError> {
+        without_signals(|| if pages.is_empty() { Ok(()) } else { self.pages().discard(pages) })
+    }
+
+    /// Leaves whole pages, by number, to the kernel, with what is in them: they are ordinary memory from now on, which can be
+    /// locked and protected, until they are discarded.
+    ///
+    /// # Errors
+    ///
+    /// If the system or the store fails.
+    ///
+    /// # Panics
+    ///
+    /// If the memory has no such pages.
+    pub fn leave(&self, pages: Range<usize>) -> Result<(), PagerError> {
+        without_signals(|| if pages.is_empty() { Ok(()) } else { self.pages().leave(pages) })
+    }
+
+    /// What the pager did up to now; `None` while it serves a fault.
+    pub fn try_stats(&self) -> Option<PagerStats> {
+        self.pages.try_lock().ok().map(|pages| pages.stats())
+    }
+
+    /// What the pager did up to the last fault that it served.
     pub fn stats(&self) -> PagerStats {
-        *self.stats.lock().expect("the pager's thread does not panic")
+        without_signals(|| self.pages().stats())
     }
 }
 
@@ -164,9 +266,6 @@ impl Drop for PagedMemory {
         let one = 1u64.to_ne_bytes();
         // SAFETY: eight bytes of a local go to an event of our own.
         unsafe { libc::write(self.stop.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-        if let Some(thread) = self.thread.take() {
-            // A panic there was reported by its thread.
-            let _ = thread.join();
-        }
+        drop(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
     }
 }

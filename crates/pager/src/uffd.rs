@@ -6,7 +6,9 @@ use linux_raw_sys::general::{
     UFFDIO_COPY_MODE_WP, UFFDIO_REGISTER_MODE_MISSING, UFFDIO_REGISTER_MODE_WP, uffd_msg, uffdio_api, uffdio_copy,
     uffdio_range, uffdio_register, uffdio_writeprotect,
 };
-use linux_raw_sys::ioctl::{UFFDIO_API, UFFDIO_COPY, UFFDIO_REGISTER, UFFDIO_WAKE, UFFDIO_WRITEPROTECT};
+use linux_raw_sys::ioctl::{
+    UFFDIO_API, UFFDIO_COPY, UFFDIO_REGISTER, UFFDIO_UNREGISTER, UFFDIO_WAKE, UFFDIO_WRITEPROTECT,
+};
 use std::io::{Error, ErrorKind};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -26,15 +28,30 @@ pub(crate) struct Fault {
 #[derive(Debug)]
 pub(crate) struct Uffd(OwnedFd);
 
+/// The same descriptor with a number from `first` on: low numbers belong to the program, which may close or replace what
+/// it has not opened. It stays as it is if there is no such number.
+pub(crate) fn high(descriptor: OwnedFd, first: RawFd) -> OwnedFd {
+    // SAFETY: makes a new descriptor or fails.
+    let fd = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first) };
+    // SAFETY: the descriptor is new and nobody else's.
+    if fd < 0 { descriptor } else { unsafe { OwnedFd::from_raw_fd(fd) } }
+}
+
+/// Lets the number of `old` mean what `new` means.
+pub(crate) fn replace(old: &OwnedFd, new: &OwnedFd) -> Result<(), PagerError> {
+    // SAFETY: both are own descriptors. By number, because `margay-preload` takes the place of the function.
+    let replaced = unsafe { libc::syscall(libc::SYS_dup3, new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) };
+    if replaced < 0 { Err(PagerError::last("replacing a descriptor")) } else { Ok(()) }
+}
+
 fn range(page: *mut u8, bytes: usize) -> uffdio_range {
     uffdio_range { start: page as u64, len: bytes as u64 }
 }
 
 impl Uffd {
-    /// Takes over the faults of a range of memory.
-    ///
-    /// Fails if the kernel does not allow it, or cannot write-protect pages for user space.
-    pub fn new(start: *mut u8, bytes: usize) -> Result<Self, PagerError> {
+    /// Fails if the kernel does not allow it, or cannot write-protect pages for user space. The number of the descriptor is
+    /// `first_descriptor` or higher.
+    pub fn open(first_descriptor: RawFd) -> Result<Self, PagerError> {
         // System calls that use the memory fault in the kernel, so user-mode faults alone would not do.
         // SAFETY: makes a new descriptor or fails.
         let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) };
@@ -42,14 +59,28 @@ impl Uffd {
             return Err(PagerError::NotAllowed(Error::last_os_error()));
         }
         // SAFETY: the descriptor is new and nobody else's.
-        let uffd = Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
+        let uffd = Self(high(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, first_descriptor));
         let features = u64::from(UFFD_FEATURE_PAGEFAULT_FLAG_WP);
         let mut api = uffdio_api { api: u64::from(UFFD_API), features, ioctls: 0 };
         uffd.call(UFFDIO_API, &mut api).map_err(PagerError::NoWriteProtection)?;
-        let mode = u64::from(UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
-        let mut register = uffdio_register { range: range(start, bytes), mode, ioctls: 0 };
-        uffd.call(UFFDIO_REGISTER, &mut register).map_err(PagerError::NoWriteProtection)?;
         Ok(uffd)
+    }
+
+    /// Takes over the faults of a range of memory.
+    pub fn register(&self, start: *mut u8, bytes: usize) -> Result<(), Error> {
+        let mode = u64::from(UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
+        self.call(UFFDIO_REGISTER, &mut uffdio_register { range: range(start, bytes), mode, ioctls: 0 })
+    }
+
+    /// Leaves the faults of a range to the kernel from now on, and wakes who waits there.
+    pub fn unregister(&self, start: *mut u8, bytes: usize) -> Result<(), PagerError> {
+        let result = self.call(UFFDIO_UNREGISTER, &mut range(start, bytes));
+        result.map_err(|error| PagerError::System { what: "leaving memory to the kernel", error })
+    }
+
+    /// Lets the number of this descriptor mean another one.
+    pub fn replace(&self, by: &Self) -> Result<(), PagerError> {
+        replace(&self.0, &by.0)
     }
 
     fn call<T>(&self, request: u32, argument: &mut T) -> Result<(), Error> {
@@ -68,13 +99,17 @@ impl Uffd {
         }
     }
 
-    /// Maps a missing page with these bytes, and wakes the faulting thread.
-    pub fn copy(&self, page: *mut u8, bytes: &[u8], writable: bool) -> Result<(), PagerError> {
+    /// Maps a missing page with these bytes, and wakes the faulting thread. False if there is a page already.
+    pub fn copy(&self, page: *mut u8, bytes: &[u8], writable: bool) -> Result<bool, PagerError> {
         assert_eq!(bytes.len(), PAGE_BYTES);
         let mode = if writable { 0 } else { u64::from(UFFDIO_COPY_MODE_WP) };
         let mut copy =
             uffdio_copy { dst: page as u64, src: bytes.as_ptr() as u64, len: bytes.len() as u64, mode, copy: 0 };
-        self.call(UFFDIO_COPY, &mut copy).map_err(|error| PagerError::System { what: "mapping a page", error })
+        match self.call(UFFDIO_COPY, &mut copy) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(PagerError::System { what: "mapping a page", error }),
+        }
     }
 
     /// Write-protects a page, or allows writes again and wakes the thread that waits to write.

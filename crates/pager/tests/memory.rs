@@ -25,8 +25,9 @@ fn store(pages: u32) -> Store {
 }
 
 fn paged_memory(pages: u32, frames: u32, scheme: &str) -> Result<PagedMemory, PagerError> {
-    let options = Options { bytes: u64::from(pages) * 4096, frames, scheme: scheme.parse().unwrap() };
-    PagedMemory::new(store(pages), &options, |error| {
+    let options =
+        Options { bytes: u64::from(pages) * 4096, frames, scheme: scheme.parse().unwrap(), first_descriptor: 0 };
+    PagedMemory::new(store(pages), &options, None, |error| {
         eprintln!("{error}");
         std::process::abort();
     })
@@ -124,6 +125,63 @@ fn system_calls_read_and_write_the_memory() {
     assert!(bytes.chunks_exact(4096).zip(0..=255u8).all(|(page, number)| page.iter().all(|byte| *byte == number)));
 }
 
+/// Writes each page's number into it.
+fn number_pages(paged: &mut PagedMemory) {
+    paged.as_mut_slice().chunks_exact_mut(4096).zip(0u16..).for_each(|(page, number)| {
+        page[..2].copy_from_slice(&number.to_ne_bytes());
+    });
+}
+
+/// The number in a page.
+fn number(paged: &mut PagedMemory, page: usize) -> u16 {
+    let bytes = &paged.as_mut_slice()[page * 4096..page * 4096 + 2];
+    u16::from_ne_bytes([bytes[0], bytes[1]])
+}
+
+#[test]
+fn pages_that_are_discarded_read_as_zeros_and_those_left_to_the_kernel_keep_their_content() {
+    if !is_allowed() {
+        return;
+    }
+    let mut paged = paged_memory(512, 32, "lda-gc5").unwrap();
+    number_pages(&mut paged);
+    // The last ones are in RAM, the others on flash.
+    paged.discard(100..110).unwrap();
+    paged.discard(500..512).unwrap();
+    paged.leave(200..220).unwrap();
+    paged.leave(490..500).unwrap();
+    let given_up = |page| (100..110).contains(&page) || page >= 500;
+    for page in 0..512 {
+        let expected = if given_up(page) { 0 } else { page as u16 };
+        assert_eq!(number(&mut paged, page), expected, "page {page}");
+    }
+    assert_eq!(paged.stats().left_pages, 30);
+    // They are the kernel's, and faults of theirs are not seen, until they are discarded.
+    let faults = paged.stats().faults;
+    (200..220).for_each(|page| assert_eq!(number(&mut paged, page), page as u16));
+    assert_eq!(paged.stats().faults, faults);
+    paged.discard(190..230).unwrap();
+    (190..230).for_each(|page| assert_eq!(number(&mut paged, page), 0));
+    assert!(paged.stats().faults >= faults + 40);
+    number_pages(&mut paged);
+    (0..512).for_each(|page| assert_eq!(number(&mut paged, page), page as u16, "page {page}"));
+}
+
+#[test]
+fn a_sequential_run_brings_pages_in_ahead_and_a_random_order_does_not() {
+    if !is_allowed() {
+        return;
+    }
+    let mut paged = paged_memory(1024, 128, "lda-gc5").unwrap();
+    number_pages(&mut paged);
+    let before = paged.stats();
+    (0..1024).for_each(|page| assert_eq!(number(&mut paged, page), page as u16));
+    let run = paged.stats();
+    assert!(run.faults - before.faults < 256 && run.ahead - before.ahead > 512, "{run:?}");
+    (0..1024).for_each(|step| assert_eq!(number(&mut paged, step * 389 % 1024), (step * 389 % 1024) as u16));
+    assert_eq!(paged.stats().ahead, run.ahead);
+}
+
 fn tempfile() -> std::fs::File {
     let path = std::env::temp_dir().join(format!("margay-pager-{}", std::process::id()));
     let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
@@ -148,8 +206,8 @@ fn a_store_that_is_worn_out_is_reported_to_the_maker_of_the_memory() {
         created_s: 0,
     };
     let (said, heard) = std::sync::mpsc::channel();
-    let paging = Options { bytes: 256 * 4096, frames: 16, scheme: "lda-gc5".parse().unwrap() };
-    let paged = PagedMemory::new(format(device, &options).unwrap(), &paging, move |error| {
+    let paging = Options { bytes: 256 * 4096, frames: 16, scheme: "lda-gc5".parse().unwrap(), first_descriptor: 0 };
+    let paged = PagedMemory::new(format(device, &options).unwrap(), &paging, None, move |error| {
         said.send(error.to_string()).unwrap();
     });
     // The thread that waits for a page waits for ever, and what it uses must stay.
@@ -171,7 +229,7 @@ fn what_cannot_work_is_refused_with_its_numbers() {
     assert!(few.contains("4 pages of RAM") && few.contains("16"), "{few}");
     let buffer = paged_memory(256, 64, "ba-gc").unwrap_err().to_string();
     assert!(buffer.contains("BA-GC"), "{buffer}");
-    let options = Options { bytes: 4096 * 300, frames: 64, scheme: "du-gc".parse().unwrap() };
-    let small = PagedMemory::new(store(256), &options, |_| {}).unwrap_err().to_string();
+    let options = Options { bytes: 4096 * 300, frames: 64, scheme: "du-gc".parse().unwrap(), first_descriptor: 0 };
+    let small = PagedMemory::new(store(256), &options, None, |_| {}).unwrap_err().to_string();
     assert!(small.contains("256 pages") && small.contains("300"), "{small}");
 }

@@ -1,4 +1,4 @@
-//! malloc and its kin, and fork.
+//! malloc and its kin, and ends of the process that exit(3) has no part in.
 
 use crate::heap;
 use libc::{c_int, c_void, size_t};
@@ -114,14 +114,71 @@ pub unsafe extern "C" fn malloc_usable_size(allocation: *mut c_void) -> size_t {
     if allocation.is_null() { 0 } else { heap::size(allocation.cast()) }
 }
 
-/// fork(2) fails: the child would not have the heap.
+/// _Fork(3) fails: it tells nobody of the fork, so the child could not be given the heap.
 #[unsafe(no_mangle)]
-pub extern "C" fn fork() -> c_int {
-    let text = b"margay: a program whose heap is on flash cannot fork\n";
-    // SAFETY: writes bytes of a constant; the error number is the calling thread's own.
-    unsafe {
-        libc::write(2, text.as_ptr().cast(), text.len());
-        *libc::__errno_location() = libc::ENOSYS;
-    }
+pub extern "C" fn _Fork() -> c_int {
+    crate::report::say(
+        "it forks with _Fork(3), after which the child would not have its heap on flash: the call fails",
+    );
+    // SAFETY: the calling thread's own error number.
+    unsafe { *libc::__errno_location() = libc::ENOSYS };
     -1
+}
+
+/// _exit(2), after the report.
+#[unsafe(no_mangle)]
+pub extern "C" fn _exit(code: c_int) -> ! {
+    crate::report::end();
+    loop {
+        // SAFETY: ends the process.
+        unsafe { libc::syscall(libc::SYS_exit_group, code) };
+    }
+}
+
+/// _Exit(3), as [`_exit`].
+#[unsafe(no_mangle)]
+pub extern "C" fn _Exit(code: c_int) -> ! {
+    _exit(code)
+}
+
+/// The C library's dlopen(3).
+#[cfg(target_arch = "x86_64")]
+static DLOPEN: std::sync::atomic::AtomicPtr<c_void> = std::sync::atomic::AtomicPtr::new(null_mut());
+
+#[cfg(target_arch = "x86_64")]
+extern "C" fn find_dlopen() -> *mut c_void {
+    // SAFETY: looks up a symbol.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
+    DLOPEN.store(found, std::sync::atomic::Ordering::Release);
+    found
+}
+
+/// dlopen(3) without RTLD_DEEPBIND: a module would get the C library's malloc by it, and free what the program has from
+/// this one (extensions of PHP do). It jumps, so that the C library sees who has called it, whose folders it looks in.
+///
+/// # Safety
+///
+/// As the call.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlopen() {
+    core::arch::naked_asm!(
+        "and esi, {others}",
+        "mov rax, [rip + {real}]",
+        "test rax, rax",
+        "jnz 2f",
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {find}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "2:",
+        "jmp rax",
+        others = const !libc::RTLD_DEEPBIND,
+        real = sym DLOPEN,
+        find = sym find_dlopen,
+    )
 }

@@ -72,6 +72,10 @@ pub struct Cache<F = NoFrames> {
     mru_target: u32,
     /// Pages that fell into the LRU region, and hits there, since the sizes were adjusted.
     fell: u64,
+    /// Hits in the LRU region count as misses do for the adjustment.
+    adjusts_at_hits: bool,
+    /// No page falls unless one has to be evicted.
+    holds: bool,
     hits: u64,
     misses: u64,
     on_flash: Vec<u64>,
@@ -120,6 +124,8 @@ impl<F: Frames> Cache<F> {
             mru_frames: 0,
             mru_target,
             fell: 0,
+            adjusts_at_hits: false,
+            holds: false,
             hits: 0,
             misses: 0,
             on_flash: vec![0; pages.div_ceil(64) as usize],
@@ -152,6 +158,12 @@ impl<F: Frames> Cache<F> {
     /// Sets the number of random log blocks, which is the maximum size of the adaptive window.
     pub fn set_random_log_blocks(&mut self, random_log_blocks: u32) {
         self.random_log_blocks = random_log_blocks;
+    }
+
+    /// Adjusts the target of the MRU region after as many hits in the LRU region and misses together as there are frames, and
+    /// not after as many misses alone: for a cache in which such a hit costs nearly as much as a miss.
+    pub fn adjust_at_hits(&mut self) {
+        self.adjusts_at_hits = true;
     }
 
     /// The frames.
@@ -301,12 +313,15 @@ impl<F: Frames> Cache<F> {
         self.list.remove(frame);
         self.list.push_front(frame);
         self.mru_frames += 1;
+        if self.adjusts_at_hits {
+            self.adjust();
+        }
         self.keep_target();
     }
 
     /// Pages beyond the target of the MRU region fall into the LRU region.
     fn keep_target(&mut self) {
-        while self.mru_frames > self.mru_target {
+        while !self.holds && self.mru_frames > self.mru_target {
             let frame = match self.boundary {
                 NONE => self.list.tail,
                 boundary => self.list.prev(boundary),
@@ -381,7 +396,7 @@ impl<F: Frames> Cache<F> {
         frame
     }
 
-    /// Adjusts the target of the MRU region once in as many misses as there are frames.
+    /// Adjusts the target of the MRU region once in as many calls as there are frames: misses, and hits if they count.
     fn adjust(&mut self) {
         let LruRegion::Adaptive { low_percent, high_percent } = self.config.lru_region else { return };
         self.misses += 1;
@@ -399,6 +414,28 @@ impl<F: Frames> Cache<F> {
             }
         }
         (self.misses, self.fell, self.hits) = (0, 0, 0);
+    }
+
+    /// With `holds`, pages of the MRU region stay there, unless one has to be evicted and there is no page in the LRU region.
+    /// Without, those beyond its target fall.
+    pub fn hold(&mut self, holds: bool) {
+        self.holds = holds;
+        self.keep_target();
+    }
+
+    /// Forgets a page whose content is of no use any more, or that others keep from now on: it is not cached, and not
+    /// counted as evicted. Returns the frame it was in; `None` if it was not cached.
+    pub fn forget(&mut self, lpn: Lpn) -> Option<u32> {
+        let frame = self.frame(lpn)?;
+        if self.flags[frame as usize] & IN_LRU == 0 {
+            self.mru_frames -= 1;
+        } else if self.boundary == frame {
+            self.boundary = self.list.next(frame);
+        }
+        self.list.remove(frame);
+        self.reclass(lpn, |cache| cache.frame_of[lpn.index()] = NONE);
+        self.free.push(frame);
+        Some(frame)
     }
 
     /// Marks a cached page as written without a new reference: it is dirty.

@@ -22,7 +22,7 @@ pub enum VmCommand {
 
 #[derive(Debug, Args)]
 pub struct VmRunArgs {
-    /// How much of the heap is kept in RAM
+    /// How much of the heap is kept in RAM, of every process by itself
     #[arg(long, default_value = "16M", value_name = "SIZE")]
     pub ram: String,
     /// Maximum size of the heap; a file on disk takes that much and a little more while the program runs
@@ -40,6 +40,10 @@ pub struct VmRunArgs {
     /// Number of log blocks
     #[arg(long, default_value_t = 32)]
     pub log_blocks: u32,
+    /// Run the programs that the program starts in ordinary memory. Without this each of them has a heap on flash of its own,
+    /// with as much RAM
+    #[arg(long)]
+    pub no_children: bool,
     /// How the store is cleaned
     #[arg(long, short = 's', default_value = "lda-gc5", ignore_case = true, value_parser = running_schemes())]
     pub scheme: Scheme,

@@ -29,6 +29,7 @@ fn load(args: &VmReplayArgs) -> Result<PagingTrace, Failure> {
 
 fn replay(args: &VmReplayArgs) -> Result<(), Failure> {
     let setups: Vec<_> = args.schemes().into_iter().map(|scheme| args.setup(scheme)).collect::<Result<_, _>>()?;
+    output::check_format(args.format, args.output.as_deref())?;
     output::check_new(args.output.as_deref(), args.force.existing())?;
     let trace = load(args)?;
     let stop = interrupt_flag();

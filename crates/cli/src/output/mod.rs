@@ -66,19 +66,23 @@ pub fn write_outcomes(
         OutputFormat::Table => table(outcomes).into_bytes(),
         OutputFormat::Json => records::json(outcomes)?,
         OutputFormat::Csv => records::csv(outcomes)?,
-        OutputFormat::Parquet => {
-            if args.output.is_none() {
-                return Err(Failure::Usage("--format parquet needs --output FILE, because it is no text".into()));
-            }
-            records::parquet(outcomes)?
-        }
+        OutputFormat::Parquet => records::parquet(outcomes)?,
     };
     write(args.output.as_deref(), &bytes, args.force.existing())
+}
+
+/// Refuses to print what is no text, before anything is run.
+pub fn check_format(format: OutputFormat, path: Option<&Path>) -> Result<(), Failure> {
+    if format == OutputFormat::Parquet && path.is_none() {
+        return Err(Failure::Usage("--format parquet needs --output FILE, because it is no text".into()));
+    }
+    Ok(())
 }
 
 /// Checks where results are to go, so that a wrong name is refused before anything is run.
 pub fn check(args: &OutputArgs) -> Result<(), Failure> {
     let existing = args.force.existing();
+    check_format(args.format, args.output.as_deref())?;
     check_new(args.output.as_deref(), existing)?;
     check_new(args.plot.as_deref(), existing)?;
     check_plot(args.plot.as_deref())

@@ -7,7 +7,7 @@ use crate::formatted::Formatted;
 use crate::paired::Paired;
 use crate::store::Store;
 use crate::superblock::{Superblock, SuperblockError};
-use crate::tag::{Decoded, Kind, PageInfo, SegmentInfo};
+use crate::tag::{Decoded, PageInfo, PageKind, SegmentInfo};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, SegmentId};
 
@@ -121,7 +121,7 @@ impl<F: Flash> Formatted<F> {
         let mut page = vec![0; self.geometry.page_bytes() as usize];
         reads += 1;
         let record = match self.read_tagged(last.ppn, &mut page) {
-            Ok((Decoded::Tag(tag), _)) if tag.kind == Kind::Anchor && tag.data_crc == crc32c(&page) => {
+            Ok((Decoded::Tag(tag), _)) if tag.kind == PageKind::Anchor && tag.data_crc == crc32c(&page) => {
                 Record::decode(&page, self.geometry.segments())
             }
             Ok(_) | Err(FlashError::Uncorrectable { .. }) => None,
@@ -175,7 +175,7 @@ impl<F: Flash> Formatted<F> {
             self.durable.touch();
             self.device.erase(SegmentId(0))?;
             anchor.erases = erases;
-            self.begin_kind(Kind::Anchor, SegmentId(0), info)?;
+            self.begin_kind(PageKind::Anchor, SegmentId(0), info)?;
             let bytes = superblock.encode().expect("a superblock that was encoded once can be encoded again");
             page[..bytes.len()].copy_from_slice(&bytes);
             anchor.next = 0;
@@ -189,7 +189,7 @@ impl<F: Flash> Formatted<F> {
     fn append_anchor(&mut self, anchor: &mut Anchor, page: &[u8]) -> Result<(), FlashError> {
         anchor.seq += 1;
         let info = PageInfo { owner: anchor.next.into(), seq: anchor.seq, ..PageInfo::default() };
-        self.program_kind(Kind::Anchor, Ppn(anchor.next), page, info)?;
+        self.program_kind(PageKind::Anchor, Ppn(anchor.next), page, info)?;
         anchor.next += 1;
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::formatted::Formatted;
 use crate::layout::Place;
 use crate::scan::OpenedAt;
 use crate::store::Store;
-use crate::tag::{Decoded, Kind, PageInfo, SegmentInfo};
+use crate::tag::{Decoded, PageInfo, PageKind, SegmentInfo};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 
@@ -32,7 +32,7 @@ impl<F: Flash> Formatted<F> {
         let ids: Vec<_> = segments.iter().map(|(id, _)| *id).collect();
         let at = CheckpointAt { seq, len_bytes: bytes.len() as u64, crc: crc32c(bytes), segments: ids.clone() };
         for (id, info) in segments {
-            self.begin_kind(Kind::Checkpoint, *id, *info)?;
+            self.begin_kind(PageKind::Checkpoint, *id, *info)?;
         }
         let page_bytes = self.geometry.page_bytes() as usize;
         let mut page = vec![0; page_bytes];
@@ -40,7 +40,7 @@ impl<F: Flash> Formatted<F> {
             let ppn =
                 store.checkpoint_place(&ids, index).expect("a checkpoint fits the segments that were counted for it");
             let info = PageInfo { owner, seq: seq + 1 + u64::from(index), ..PageInfo::default() };
-            store.program_kind(Kind::Checkpoint, ppn, page, info)
+            store.program_kind(PageKind::Checkpoint, ppn, page, info)
         };
         let mut count = 0;
         for chunk in bytes.chunks(page_bytes) {
@@ -77,7 +77,7 @@ impl<F: Flash> Formatted<F> {
             let start = bytes.len();
             bytes.resize(start + page_bytes as usize, 0);
             match self.read_tagged(ppn, &mut bytes[start..]) {
-                Ok((Decoded::Tag(tag), _)) if tag.kind == Kind::Checkpoint => {}
+                Ok((Decoded::Tag(tag), _)) if tag.kind == PageKind::Checkpoint => {}
                 Ok(_) | Err(FlashError::Uncorrectable { .. }) => return Ok((None, index + 1)),
                 Err(error) => return Err(error),
             }
@@ -99,7 +99,7 @@ impl<F: Flash> Formatted<F> {
         for segment in (0..self.geometry.segments()).map(SegmentId) {
             reads += 1;
             let record_opened = match self.segment_opened(segment)? {
-                Some((Kind::Checkpoint, at)) => at,
+                Some((PageKind::Checkpoint, at)) => at,
                 Some((_, at)) => {
                     opened.push(at);
                     continue;
@@ -189,7 +189,7 @@ mod tests {
             let written = device.write_checkpoint(b"all", 1000, &[(SegmentId(2), info)]).unwrap();
             device.last_seq = written.seq + later;
             let info = SegmentInfo { total_erases: 30 + erases, ..info };
-            device.begin_kind(Kind::Data, SegmentId(5), info).unwrap();
+            device.begin_kind(PageKind::Data, SegmentId(5), info).unwrap();
             assert_eq!(device.find_record().unwrap().0, counts.then_some(written), "{later} programs later");
         }
     }

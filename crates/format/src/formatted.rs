@@ -5,7 +5,7 @@ use crate::layout::{Layout, LayoutError, Place, VERSION};
 use crate::paired::Paired;
 use crate::store::{Copied, Store};
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
-use crate::tag::{Decoded, Kind, PageInfo, SegmentInfo, Tag};
+use crate::tag::{Decoded, PageInfo, PageKind, SegmentInfo, Tag};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 
@@ -55,7 +55,7 @@ pub(crate) struct Marks {
     /// Whether any byte is not erased.
     pub touched: bool,
     /// What the segment was opened for, if the mark of opening is whole.
-    pub opened: Option<(Kind, SegmentInfo)>,
+    pub opened: Option<(PageKind, SegmentInfo)>,
     /// The low 32 bits of the sequence number of the last program before that.
     pub opened_seq: u32,
 }
@@ -80,7 +80,7 @@ impl Marks {
         (magic == ERASED_MARK && reader.u32()? == crc32c(&bytes[..12])).then_some((erases, total_erases))
     }
 
-    fn decode_opened(bytes: &[u8]) -> Option<(Kind, SegmentInfo, u32)> {
+    fn decode_opened(bytes: &[u8]) -> Option<(PageKind, SegmentInfo, u32)> {
         let mut reader = Reader::new(bytes);
         let (magic, _, kind, stream) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
         let (erases, opened_us, opened_writes) = (reader.u32()?, reader.uint(6)?, reader.uint(6)?);
@@ -88,7 +88,7 @@ impl Marks {
         if magic != OPENED_MARK || reader.u32()? != crc32c(&bytes[..28]) {
             return None;
         }
-        let kind = if kind == Kind::Checkpoint as u8 { Kind::Checkpoint } else { Kind::Data };
+        let kind = if kind == PageKind::Checkpoint as u8 { PageKind::Checkpoint } else { PageKind::Data };
         Some((kind, SegmentInfo { erases, total_erases, stream, opened_us, opened_writes }, opened_seq))
     }
 }
@@ -175,7 +175,7 @@ impl<F: Flash> Formatted<F> {
     }
 
     /// Begins to fill an erased segment with pages of the given kind.
-    pub fn begin_kind(&mut self, kind: Kind, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
+    pub fn begin_kind(&mut self, kind: PageKind, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
         self.durable.check()?;
         self.durable.touch();
         self.ledger.retain(|(id, _)| *id != segment);
@@ -201,16 +201,16 @@ impl<F: Flash> Formatted<F> {
 
     /// Programs a page of the given kind in a segment that was begun. [`FlashError::NumbersSpent`], with nothing
     /// programmed, if its numbers do not fit a tag: cut short they would be those of an older page.
-    pub fn program_kind(&mut self, kind: Kind, ppn: Ppn, data: &[u8], page: PageInfo) -> Result<(), FlashError> {
+    pub fn program_kind(&mut self, kind: PageKind, ppn: Ppn, data: &[u8], page: PageInfo) -> Result<(), FlashError> {
         self.put(kind, ppn, data, page, crc32c(data))
     }
 
-    fn put(&mut self, kind: Kind, ppn: Ppn, data: &[u8], page: PageInfo, data_crc: u32) -> Result<(), FlashError> {
+    fn put(&mut self, kind: PageKind, ppn: Ppn, data: &[u8], page: PageInfo, data_crc: u32) -> Result<(), FlashError> {
         if page.seq.max(page.version) > U48_MAX {
             return Err(FlashError::NumbersSpent { ppn });
         }
         self.durable.check()?;
-        if kind == Kind::Data {
+        if kind == PageKind::Data {
             self.keep_mark(page.seq)?;
         }
         let segment = self.geometry.segment_of(ppn);
@@ -218,7 +218,7 @@ impl<F: Flash> Formatted<F> {
         let at = at.expect("pages are programmed in segments that were begun");
         let filling = &self.filling[at];
         // The anchor counts its pages apart.
-        let is_counted = kind != Kind::Anchor;
+        let is_counted = kind != PageKind::Anchor;
         let skipped = page.seq.saturating_sub(self.last_seq + 1).min(Tag::MAX_SKIPPED.into());
         let skipped = if is_counted { skipped as u8 } else { 0 };
         let tag = Tag { kind, page, segment: filling.info, data_crc, window: 0, skipped };
@@ -272,11 +272,11 @@ impl<F: Flash> Store for Formatted<F> {
     }
 
     fn begin(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
-        self.begin_kind(Kind::Data, segment, info)
+        self.begin_kind(PageKind::Data, segment, info)
     }
 
     fn program(&mut self, ppn: Ppn, data: &[u8], page: PageInfo) -> Result<(), FlashError> {
-        self.program_kind(Kind::Data, ppn, data, page)
+        self.program_kind(PageKind::Data, ppn, data, page)
     }
 
     fn copy(&mut self, from: Ppn, to: Ppn, owner: u64, seq: u64) -> Result<Copied, FlashError> {
@@ -302,7 +302,7 @@ impl<F: Flash> Store for Formatted<F> {
                 return Err(error);
             }
         };
-        let result = self.put(Kind::Data, to, &scratch, page, data_crc);
+        let result = self.put(PageKind::Data, to, &scratch, page, data_crc);
         self.scratch = scratch;
         result.map(|()| copied)
     }

@@ -44,4 +44,4 @@ pub use retired::{decode_retired, encode_retired};
 pub use scan::{FoundPage, FoundSegment};
 pub use store::{Copied, Plain, Store};
 pub use superblock::{ClientKind, HOLE_PAGES, SUPERBLOCK_BYTES, Superblock, SuperblockError, TAGS_NAME_PLACE};
-pub use tag::{Decoded, Earlier, Kind, PageInfo, SegmentInfo, Tag};
+pub use tag::{Decoded, Earlier, PageInfo, PageKind, SegmentInfo, Tag};

@@ -2,7 +2,7 @@
 
 use crate::formatted::{Formatted, MARKS_BYTES, Marks};
 use crate::layout::{Layout, Place, TAG_BYTES};
-use crate::tag::{Decoded, Earlier, Kind, PageInfo, SegmentInfo, Tag};
+use crate::tag::{Decoded, Earlier, PageInfo, PageKind, SegmentInfo, Tag};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Ppn, ReadStatus, SegmentId};
 
@@ -12,7 +12,7 @@ pub struct FoundPage {
     /// Where it is.
     pub ppn: Ppn,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: PageKind,
     /// Its owner.
     pub owner: u64,
     /// Its sequence number.
@@ -29,7 +29,7 @@ impl FoundPage {
         Self { ppn, kind: tag.kind, owner, seq, info: Some(tag.page), skipped: tag.skipped }
     }
 
-    fn in_window(ppn: Ppn, kind: Kind, owner: u64, seq: u64) -> Self {
+    fn in_window(ppn: Ppn, kind: PageKind, owner: u64, seq: u64) -> Self {
         Self { ppn, kind, owner, seq, info: None, skipped: 0 }
     }
 }
@@ -254,7 +254,7 @@ impl<F: Flash> Formatted<F> {
         let mut latest = 0;
         let mut is_before_old = false;
         // The nearest page behind with a tag, and what that says of those before it.
-        let mut behind: (u32, Kind, Vec<Earlier>) = (0, Kind::Data, Vec::new());
+        let mut behind: (u32, PageKind, Vec<Earlier>) = (0, PageKind::Data, Vec::new());
         for page in (first..first + self.geometry.pages_per_segment()).rev() {
             let seen = self.see(page, found)?;
             if !matches!(seen, Seen::Erased) && !found.touched {
@@ -373,7 +373,7 @@ impl<F: Flash> Formatted<F> {
     }
 
     /// What a segment was opened for, and when, by the first bytes of its header (NOR only).
-    pub(crate) fn segment_opened(&mut self, segment: SegmentId) -> Result<Option<(Kind, OpenedAt)>, FlashError> {
+    pub(crate) fn segment_opened(&mut self, segment: SegmentId) -> Result<Option<(PageKind, OpenedAt)>, FlashError> {
         let mut bytes = [0xFF; MARKS_BYTES];
         match self.device.read_part(self.geometry.first_page(segment), 0, &mut bytes) {
             Ok(_) => {

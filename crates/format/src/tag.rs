@@ -13,7 +13,7 @@ const CRC_AT: usize = TAG_BYTES - 4;
 /// What a page holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum PageKind {
     /// A page of a client.
     Data = 1,
     /// A page of a checkpoint.
@@ -22,7 +22,7 @@ pub enum Kind {
     Anchor = 3,
 }
 
-impl Kind {
+impl PageKind {
     fn from_byte(byte: u8) -> Option<Self> {
         [Self::Data, Self::Checkpoint, Self::Anchor].into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -66,7 +66,7 @@ pub struct PageInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// What the page holds.
-    pub kind: Kind,
+    pub kind: PageKind,
     /// Of the page.
     pub page: PageInfo,
     /// Of its segment.
@@ -198,7 +198,7 @@ impl Tag {
         if version >> 4 > VERSION {
             return Some(Decoded::Newer(version >> 4));
         }
-        let kind = Kind::from_byte(kind)?;
+        let kind = PageKind::from_byte(kind)?;
         if version & 15 != layout.owner_bytes || window > layout.window {
             return None;
         }
@@ -272,7 +272,7 @@ mod tests {
         };
         let segment =
             SegmentInfo { erases: 5, total_erases: 1000, stream: 3, opened_us: 12, opened_writes: (1 << 48) - 1 };
-        Tag { kind: Kind::Data, page, segment, data_crc: 0x0102_0304, window: 2, skipped: 21 }
+        Tag { kind: PageKind::Data, page, segment, data_crc: 0x0102_0304, window: 2, skipped: 21 }
     }
 
     fn encoded() -> (Layout, [u8; 256]) {
@@ -314,7 +314,7 @@ mod tests {
                 opened_us: U48_MAX,
                 opened_writes: U48_MAX,
             };
-            let tag = Tag { kind: Kind::Data, page, segment, data_crc: u32::MAX, window: 3, skipped: 31 };
+            let tag = Tag { kind: PageKind::Data, page, segment, data_crc: u32::MAX, window: 3, skipped: 31 };
             let before = [(owner, 0), (owner, U48_MAX - 1 - 0xFFFE), (owner, U48_MAX - 1)];
             let ledger = [(SegmentId(u32::MAX - 1), u32::MAX)];
             let mut bytes = [0xFF; 256];

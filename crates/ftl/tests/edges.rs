@@ -1,7 +1,9 @@
 //! A disk whose newest page has the last number that the format knows (FORMAT.md, "Edges").
 
 use margay_flash::{FlashError, Geometry, Lpn, Ppn, SegmentId};
-use margay_format::{Anchor, ClientKind, Formatted, Kind, PageInfo, Record, SegmentInfo, Store, Superblock, U48_MAX};
+use margay_format::{
+    Anchor, ClientKind, Formatted, PageInfo, PageKind, Record, SegmentInfo, Store, Superblock, U48_MAX,
+};
 use margay_ftl::{Ftl, FtlError, MountError, OwnPages, load};
 use margay_log::{Config, Hint, LogError, Policies};
 use margay_media::{RamFlash, Strict};
@@ -76,7 +78,7 @@ fn device_whose_newest_page_has(geometry: Geometry, seq: u64, time_us: u64) -> C
     device.begin(last, SegmentInfo::default()).unwrap();
     let page = PageInfo { owner: 3, seq, version: 21, time_us, ..PageInfo::default() };
     let at = Ppn(geometry.first_page(last).0 + config.header_pages);
-    device.program_kind(Kind::Data, at, &[2; PAGE_BYTES as usize], page).unwrap();
+    device.program_kind(PageKind::Data, at, &[2; PAGE_BYTES as usize], page).unwrap();
     device.into_device()
 }
 

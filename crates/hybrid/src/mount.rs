@@ -9,7 +9,7 @@ use crate::unreadable::{Seen, Unreadable};
 use crate::{Hybrid, NoCache, OpenError, Persistence};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Lpn, Ppn, SegmentId};
-use margay_format::{Decoded, Formatted, FoundPage, FreeSegment, Kind, PageInfo, SegmentInfo, Store};
+use margay_format::{Decoded, Formatted, FoundPage, FreeSegment, PageInfo, PageKind, SegmentInfo, Store};
 
 /// Bits that the tag of an erased page may have lost. A tag that was programmed has some hundred zeros.
 const MAX_FLIPPED_BITS: u32 = 8;
@@ -202,7 +202,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
             for position in 0..self.pages {
                 let ppn = self.ppn(segment, position);
                 let tag = match self.store.read_tagged(ppn, &mut []) {
-                    Ok((Decoded::Tag(tag), _)) if tag.kind == Kind::Data => tag,
+                    Ok((Decoded::Tag(tag), _)) if tag.kind == PageKind::Data => tag,
                     Ok((Decoded::Newer(version), _)) => return Err(OpenError::Newer { version }),
                     Ok((Decoded::Damaged, _)) | Err(FlashError::Uncorrectable { .. }) => {
                         // Merges leave holes, and a hole may have lost bits.

@@ -6,7 +6,9 @@ use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
-use margay_format::{Decoded, Formatted, FoundPage, FoundSegment, Kind, PageInfo, Store, Superblock, VERSION, crc32c};
+use margay_format::{
+    Decoded, Formatted, FoundPage, FoundSegment, PageInfo, PageKind, Store, Superblock, VERSION, crc32c,
+};
 use margay_policy::{Now, State};
 
 /// What a mount found and cost.
@@ -132,7 +134,7 @@ impl MountScan {
                 return Err(ScanError::Newer { version, segment });
             }
             scan.void.append(&mut found.torn);
-            let after = |page: &&FoundPage| page.kind == Kind::Data && page.seq > mark;
+            let after = |page: &&FoundPage| page.kind == PageKind::Data && page.seq > mark;
             doubtful.extend(found.pages.iter().filter(after).copied());
             scan.take_segment(segment, found, &mut map, |page| page.seq > mark);
         }
@@ -279,7 +281,7 @@ impl MountScan {
         is_left_out: impl Fn(&FoundPage) -> bool,
     ) {
         let segment = &mut self.segments[id.index()];
-        if found.pages.iter().any(|page| page.kind == Kind::Data) {
+        if found.pages.iter().any(|page| page.kind == PageKind::Data) {
             segment.state = State::Sealed;
             segment.needs_erase = false;
         } else {
@@ -300,7 +302,7 @@ impl MountScan {
         if let Some(page) = found.pages.first().filter(|page| page.seq > self.ledger.0) {
             self.ledger = (page.seq, found.ledger);
         }
-        for page in found.pages.iter().filter(|page| page.kind == Kind::Data) {
+        for page in found.pages.iter().filter(|page| page.kind == PageKind::Data) {
             self.seq = self.seq.max(page.seq);
             if !is_left_out(page) {
                 self.take_page(page, map);

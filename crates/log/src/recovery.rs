@@ -7,7 +7,7 @@ use crate::restore::{Restored, RestoredSegment, ValidPages};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, SegmentId};
 use margay_format::{
-    Anchor, CheckpointAt, Decoded, Formatted, FoundPage, Kind, Layout, LogState, Place, Record, SegmentInfo,
+    Anchor, CheckpointAt, Decoded, Formatted, FoundPage, Layout, LogState, PageKind, Place, Record, SegmentInfo,
     SegmentState, Store, Superblock, decode_retired,
 };
 use margay_policy::{Now, State};
@@ -268,7 +268,7 @@ fn is_outdated<F: Flash>(
         reads += 1;
         let is_later = match device.read_tagged(ppn, &mut []) {
             Ok((Decoded::Erased, _)) => false,
-            Ok((Decoded::Tag(tag), _)) => must_be_blank || tag.kind == Kind::Data && tag.page.seq > last,
+            Ok((Decoded::Tag(tag), _)) => must_be_blank || tag.kind == PageKind::Data && tag.page.seq > last,
             Ok(_) | Err(FlashError::Uncorrectable { .. }) => must_be_blank,
             Err(error) => return Err(error),
         };

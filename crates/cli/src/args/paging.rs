@@ -25,7 +25,7 @@ pub struct VmRunArgs {
     /// How much of the heap is kept in RAM, of every process by itself
     #[arg(long, default_value = "16M", value_name = "SIZE")]
     pub ram: String,
-    /// Maximum size of the heap; a file on disk takes that much and a little more while the program runs
+    /// Maximum size of the heap; a file on disk grows to at most that much and a little more while the program runs
     #[arg(long, default_value = "1G")]
     pub memory: String,
     /// The file for the heap, which only its owner can read; it is removed, unless --keep is given [default: a file without a

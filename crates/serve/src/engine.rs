@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -147,11 +148,17 @@ const STEP_BYTES: u64 = 256 << 10;
 const STEP_PAGES: u64 = 4096;
 /// Replies that wait for a batch to end.
 const BATCH: usize = 16;
-/// Bytes of these replies.
-const BATCH_BYTES: usize = 256 << 10;
+/// Bytes that a batch reads or changes.
+const BATCH_BYTES: u64 = 256 << 10;
 
 impl Engine {
-    pub fn start(export: Export, volume: Volume, record: Option<TraceWriter>) -> std::io::Result<Self> {
+    /// `runtime` is that of the connections.
+    pub fn start(
+        export: Export,
+        volume: Volume,
+        record: Option<TraceWriter>,
+        runtime: Handle,
+    ) -> std::io::Result<Self> {
         let (jobs, inbox) = queue();
         let name = format!("volume {}", export.name);
         let worker = Worker {
@@ -161,10 +168,11 @@ impl Engine {
             started: Instant::now(),
             buffer: Vec::new(),
             done: Vec::new(),
+            batch_bytes: 0,
         };
         let worker = Arc::new(Mutex::new(worker));
         let of_thread = worker.clone();
-        let thread = std::thread::Builder::new().name(name).spawn(move || run(&of_thread, inbox))?;
+        let thread = std::thread::Builder::new().name(name).spawn(move || run(&of_thread, inbox, &runtime))?;
         Ok(Self { jobs, worker, thread })
     }
 
@@ -189,6 +197,8 @@ pub(crate) struct Worker {
     buffer: Vec<u8>,
     /// Jobs of the batch, in their order.
     done: Vec<Done>,
+    /// Bytes that the batch has read or changed.
+    batch_bytes: u64,
 }
 
 /// A job that was carried out, and answered when its batch ends.
@@ -210,7 +220,7 @@ pub(crate) fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
 }
 
 /// The thread.
-fn run(worker: &Mutex<Worker>, mut inbox: Inbox<Job<'static>>) -> Result<Stopped, VolumeError> {
+fn run(worker: &Mutex<Worker>, mut inbox: Inbox<Job<'static>>, runtime: &Handle) -> Result<Stopped, VolumeError> {
     let (mut has_work, mut left) = (true, None);
     loop {
         // What is there already belongs to the batch.
@@ -225,7 +235,14 @@ fn run(worker: &Mutex<Worker>, mut inbox: Inbox<Job<'static>>) -> Result<Stopped
                 has_work = true;
                 left = lock(worker).turn(job, is_late);
             }
-            Received::Entered => has_work = true,
+            Received::Entered { is_inside } => {
+                has_work = true;
+                if is_inside {
+                    // It may be one of the runtime's threads that waits for the host's disk there, and the one that all
+                    // others have left the sockets to: another one is woken, and looks after them.
+                    runtime.spawn(async {});
+                }
+            }
             Received::Nothing => has_work = lock(worker).idle(),
             Received::Stop => break,
         }
@@ -262,12 +279,13 @@ impl Worker {
 
     /// Whether a batch is to end now.
     pub fn is_full(&self) -> bool {
-        let bytes = || self.done.iter().map(|done| done.bytes.len()).sum::<usize>();
-        self.done.len() >= BATCH || self.done.last().is_some_and(|done| done.is_flush) || bytes() >= BATCH_BYTES
+        let is_flushed = self.done.last().is_some_and(|done| done.is_flush);
+        self.done.len() >= BATCH || self.batch_bytes >= BATCH_BYTES || is_flushed
     }
 
     /// Hands the pages of the batch to the device, and answers its jobs.
     pub fn end_batch(&mut self) {
+        self.batch_bytes = 0;
         let failure = self.volume().hold(false).err().map(|error| fail(&error, errno_of(&error)));
         // Clients of requests of which a piece has failed now, and the last piece is to come.
         let mut failed: Vec<Arc<Client>> = Vec::new();
@@ -355,6 +373,7 @@ impl Worker {
         let (at, end) = (job.offset + job.done_bytes, job.offset + job.len_bytes);
         let is_read = matches!(job.work, Work::Read(_) | Work::BlockStatus { .. });
         let until = if is_read { end } else { self.step_end(&job.work, at, end) };
+        self.batch_bytes += until - at;
         self.carry_out(job, at, until, output).map_err(|error| fail(&error, errno_of(&error)))?;
         job.done_bytes = until - job.offset;
         if until < end {

@@ -173,7 +173,10 @@ pub fn serve_until(
             fast_zero_bytes: volume.page_bytes(),
             read_only: volume.is_read_only(),
         };
-        engines.push(Engine::start(export.clone(), volume, record).map_err(failed("starting a thread"))?);
+        engines.push(
+            Engine::start(export.clone(), volume, record, runtime.handle().clone())
+                .map_err(failed("starting a thread"))?,
+        );
         exports.push(export);
     }
     let (stopping, is_stopping) = watch::channel(None);

@@ -177,6 +177,9 @@ impl<T> Lane<T> {
             return None;
         }
         state.is_busy = true;
+        if state.is_asleep {
+            self.shared.changed.notify_one();
+        }
         Some(Entered { shared: &self.shared })
     }
 
@@ -197,7 +200,7 @@ impl<T> Drop for Entered<'_, T> {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         (state.is_busy, state.was_entered) = (false, true);
-        let is_waited_for = !state.turns.is_empty() || state.is_stopping || state.is_asleep;
+        let is_waited_for = !state.turns.is_empty() || state.is_stopping;
         drop(state);
         if is_waited_for {
             self.shared.changed.notify_one();
@@ -227,8 +230,11 @@ pub(crate) enum Received<T> {
     },
     /// No job came in the time given. Until the next call no connection takes the thread's place.
     Nothing,
-    /// A connection was in the thread's place in the time given.
-    Entered,
+    /// A connection was in the thread's place in the time given, or has come there while the thread was asleep.
+    Entered {
+        /// It is there now: what it does may take long.
+        is_inside: bool,
+    },
     Stop,
 }
 
@@ -263,8 +269,9 @@ impl<T> Inbox<T> {
                 }
             }
             let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if wait.is_none_or(|wait| wait.is_zero()) && (std::mem::take(&mut state.was_entered) || state.is_busy) {
-                return Received::Entered;
+            let is_inside = state.is_busy;
+            if wait.is_none_or(|wait| wait.is_zero()) && (std::mem::take(&mut state.was_entered) || is_inside) {
+                return Received::Entered { is_inside };
             }
             let changed = &self.shared.changed;
             guard = match wait {
@@ -322,7 +329,7 @@ mod tests {
     fn next<T>(inbox: &mut Inbox<T>, left: Option<T>) -> Option<T> {
         match inbox.next(left, NOW) {
             Received::Job { job, .. } => Some(job),
-            Received::Nothing | Received::Entered | Received::Stop => None,
+            Received::Nothing | Received::Entered { .. } | Received::Stop => None,
         }
     }
 
@@ -395,29 +402,28 @@ mod tests {
         let entered = lane.enter().expect("nothing waits");
         assert!(other.enter().is_none(), "there is one place");
         other.send(1).unwrap();
-        assert_eq!(inbox.next(None, NOW), Received::Entered, "the place is taken, the job waits");
+        let (inside, left) = (Received::Entered { is_inside: true }, Received::Entered { is_inside: false });
+        assert_eq!(inbox.next(None, NOW), inside, "the place is taken, the job waits");
         drop(entered);
         assert!(lane.enter().is_none(), "a job waits");
         assert_eq!(next(&mut inbox, None), Some(1));
         assert!(lane.enter().is_none(), "the thread has a job");
         assert_eq!(inbox.try_next(None), None);
         assert!(lane.enter().is_none(), "the thread may have something to do after it");
-        assert_eq!(inbox.next(None, NOW), Received::Entered);
+        assert_eq!(inbox.next(None, NOW), left);
         assert_eq!(inbox.next(None, NOW), Received::Nothing);
         assert!(lane.enter().is_none(), "the thread works while it is idle");
-        let thread = std::thread::spawn(move || [inbox.next(None, None), inbox.next(None, None)]);
-        let entered = loop {
-            match lane.enter() {
-                Some(entered) => break entered,
-                None => std::thread::sleep(Duration::from_millis(1)),
-            }
-        };
-        std::thread::sleep(Duration::from_millis(5));
-        drop(entered);
+        let long = Some(Duration::from_secs(20));
+        let thread = std::thread::spawn(move || [inbox.next(None, None), inbox.next(None, long)]);
+        while !lane.shared.lock().is_asleep {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let entered = lane.enter().expect("the thread sleeps");
         std::thread::sleep(Duration::from_millis(5));
         queue.stop();
         assert!(lane.enter().is_none(), "it stops");
-        assert_eq!(thread.join().unwrap(), [Received::Entered, Received::Stop]);
+        drop(entered);
+        assert_eq!(thread.join().unwrap(), [inside, Received::Stop]);
     }
 
     #[test]

@@ -85,7 +85,7 @@ async fn reply(client: &mut DuplexStream) -> (u64, u32) {
 fn next(inbox: &mut Inbox<Job<'static>>) -> Option<Job<'static>> {
     match inbox.next(None, Some(Duration::ZERO)) {
         Received::Job { job, .. } => Some(job),
-        Received::Nothing | Received::Entered | Received::Stop => None,
+        Received::Nothing | Received::Entered { .. } | Received::Stop => None,
     }
 }
 

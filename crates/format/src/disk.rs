@@ -209,23 +209,7 @@ mod tests {
     #[test]
     fn a_checkpoint_is_read_as_written_and_is_short_where_nothing_is_mapped() {
         let geometry = margay_flash::Geometry::new(4096, 64, 4096).unwrap().with_spare(256);
-        let superblock = Superblock {
-            geometry,
-            client: crate::ClientKind::Disk,
-            exported_pages: 200_000,
-            uuid: [7; 16],
-            created_s: 0,
-            compatible: 0,
-            read_only_compatible: 0,
-            incompatible: 0,
-            low_water: 2,
-            high_water: 2,
-            max_pages_per_write: 8,
-            selection: "greedy".into(),
-            placement: "m6".into(),
-            leveling: "none".into(),
-            read_only_ranges: alloc::vec![],
-        };
+        let superblock = Superblock { geometry, exported_pages: 200_000, ..crate::superblock::tests::superblock() };
         let layout = Layout::new(&geometry, 200_000).unwrap();
         let free = crate::SegmentRecord {
             state: crate::SegmentState::Free,

@@ -234,10 +234,10 @@ impl Superblock {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn superblock() -> Superblock {
+    pub(crate) fn superblock() -> Superblock {
         Superblock {
             geometry: Geometry::new(192, 32, 4096).unwrap().with_spare(256),
             client: ClientKind::Disk,

@@ -336,10 +336,6 @@ impl Worker {
             if let Some(request) = job.record.take() {
                 self.record(&request);
             }
-            if self.done.is_empty() {
-                // It cannot fail: nothing is handed over.
-                let _ = self.volume().hold(true);
-            }
             self.step(&mut job, &mut bytes)
         };
         match outcome {
@@ -374,6 +370,8 @@ impl Worker {
         let is_read = matches!(job.work, Work::Read(_) | Work::BlockStatus { .. });
         let until = if is_read { end } else { self.step_end(&job.work, at, end) };
         self.batch_bytes += until - at;
+        // Until the end of the batch.
+        self.volume().hold(true).map_err(|error| fail(&error, errno_of(&error)))?;
         self.carry_out(job, at, until, output).map_err(|error| fail(&error, errno_of(&error)))?;
         job.done_bytes = until - job.offset;
         if until < end {

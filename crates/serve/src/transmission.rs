@@ -178,8 +178,9 @@ impl Receiver<'_> {
         }
         let (mut record, mut unanswered) = (recorded(&request), Some(unanswered));
         let (start, end) = (request.offset, request.offset + u64::from(request.len_bytes));
+        let client = self.client.clone();
         let mut job = |work, range: Range<u64>, held, is_last| Job {
-            client: self.client.clone(),
+            client: client.clone(),
             cookie,
             work,
             offset: range.start,
@@ -227,12 +228,8 @@ impl Receiver<'_> {
             };
             let job = job(work, at..until, held, until == end);
             self.waiting = None;
-            if is_short && let Some((_entered, mut worker)) = self.enter() {
-                worker.turn(job, false);
-                worker.end_batch();
-                return Ok(());
-            }
-            self.lane.send(job).map_err(ended)?;
+            let left = if is_short { self.carry_out_one(job) } else { Some(job) };
+            left.map_or(Ok(()), |job| self.lane.send(job)).map_err(ended)?;
             if until == end {
                 return Ok(());
             }
@@ -315,10 +312,26 @@ impl Receiver<'_> {
         let is_full = worker.is_full();
         worker.end_batch();
         drop((worker, entered));
+        self.note_time(begun);
+        (taken, is_full)
+    }
+
+    /// Carries out a short request whose data came in parts. Returns it if the volume's thread has something to do.
+    fn carry_out_one(&mut self, job: Job<'static>) -> Option<Job<'static>> {
+        let Some((entered, mut worker)) = self.enter() else { return Some(job) };
+        let begun = Instant::now();
+        worker.turn(job, false);
+        worker.end_batch();
+        drop((worker, entered));
+        self.note_time(begun);
+        None
+    }
+
+    /// What was begun then in the place of the volume's thread is done.
+    fn note_time(&mut self, begun: Instant) {
         if begun.elapsed() > SLOW {
             self.detours = DETOURS;
         }
-        (taken, is_full)
     }
 
     /// Receives data of a write.

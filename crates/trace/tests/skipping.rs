@@ -5,7 +5,7 @@ mod skip;
 use std::process::{Command, Output};
 
 #[test]
-#[ignore = "run by the tests below, as a program of its own"]
+#[ignore = "no test: the tests below run it as a program of its own, which fails or says that it is skipped"]
 fn one_that_cannot_run() {
     if !skip::has("no-such-program-as-this") {
         return;

@@ -8,7 +8,7 @@ static TABLE: crc::Crc<u32, crc::Table<1>> = crc::Crc::<u32, crc::Table<1>>::new
 #[cfg(feature = "std")]
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
+    crc_fast::crc32_iscsi(bytes)
 }
 
 /// CRC-32C of `bytes`.
@@ -21,7 +21,10 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 #[cfg(feature = "std")]
 #[inline]
 pub(crate) fn crc32c_of_two(first: &[u8], second: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(first), second)
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    digest.update(first);
+    digest.update(second);
+    digest.finalize() as u32
 }
 
 /// CRC-32C of `first` with `second` behind it.

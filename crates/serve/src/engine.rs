@@ -353,7 +353,9 @@ impl Worker {
         }
         let mut is_settled = !matches!(job.work, Work::Write(_) | Work::Trim | Work::WriteZeroes { .. });
         let Job { client, cookie, work, mut held, unanswered, is_last, fua: is_flush, .. } = job;
-        drop(work);
+        if let Work::Write(Cow::Owned(data)) = work {
+            held.reuse(data);
+        }
         if is_last && let Some(Refusal { errno, message }) = client.take_failure() {
             is_settled = true;
             bytes.clear();
@@ -439,7 +441,7 @@ impl Worker {
         let Job { ref client, cookie, offset, len_bytes, is_last, .. } = *job;
         match form {
             Form::Whole { head } => {
-                output.reserve_exact(len_bytes as usize + HEAD_BYTES);
+                *output = job.held.buffer(len_bytes as usize + HEAD_BYTES);
                 if let Some(total_bytes) = head {
                     client.replies.data(cookie, offset, total_bytes, true, output);
                 }
@@ -449,7 +451,7 @@ impl Worker {
             Form::Chunks => {
                 let runs = self.runs(offset, len_bytes, usize::MAX);
                 let data_bytes: usize = runs.iter().filter(|run| !run.is_hole).map(|run| run.len_bytes as usize).sum();
-                output.reserve_exact(data_bytes + runs.len() * HEAD_BYTES);
+                *output = job.held.buffer(data_bytes + runs.len() * HEAD_BYTES);
                 let mut at = offset;
                 for (i, run) in runs.iter().enumerate() {
                     let is_last = is_last && i + 1 == runs.len();

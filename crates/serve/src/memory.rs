@@ -13,6 +13,10 @@ pub(crate) const REQUEST_OVERHEAD_BYTES: usize = 512;
 const MAX_PIECE_BYTES: usize = 1 << 20;
 /// The share of a connection is at most this: what one client needs to be served at full speed.
 const MAX_OWN_BYTES: usize = 3 << 20;
+/// Buffers of at least this size are used again: for each, the system would map new memory, page by page.
+const MIN_REUSED_BYTES: usize = 128 << 10;
+/// The maximum number of buffers that wait to be used again; they are beside what is in use.
+const MAX_SPARE_BUFFERS: usize = 4;
 /// A connection with a share below this is not served well.
 const MIN_OWN_BYTES: usize = 64 << 10;
 
@@ -25,6 +29,8 @@ pub(crate) struct Memory {
     max_bytes: usize,
     /// What is left of the common stock.
     stock_bytes: AtomicUsize,
+    /// Empty buffers, to be used again.
+    spare_buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Memory {
@@ -43,7 +49,7 @@ impl Memory {
         }
         let own_bytes = (total_bytes / 4 * 3 / connections).min(MAX_OWN_BYTES).min(max_bytes);
         let stock_bytes = AtomicUsize::new(total_bytes - own_bytes * connections);
-        Ok(Arc::new(Self { own_bytes, max_bytes, stock_bytes }))
+        Ok(Arc::new(Self { own_bytes, max_bytes, stock_bytes, spare_buffers: Mutex::default() }))
     }
 
     /// The maximum length of the pieces in which requests are carried out: two of them, with what is around them, fit into
@@ -51,6 +57,10 @@ impl Memory {
     pub fn piece_bytes(&self) -> usize {
         let half = self.own_bytes / 2 - 2 * REQUEST_OVERHEAD_BYTES;
         (1 << half.ilog2()).min(MAX_PIECE_BYTES)
+    }
+
+    fn spare_buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.spare_buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,6 +133,32 @@ impl Allowance {
 }
 
 impl Held {
+    /// An empty buffer for `len_bytes`: one that was used before, if there is one that is not much larger.
+    pub fn buffer(&self, len_bytes: usize) -> Vec<u8> {
+        if len_bytes >= MIN_REUSED_BYTES {
+            let mut spare = self.allowance.memory.spare_buffers();
+            let fits = |buffer: &Vec<u8>| (len_bytes..=2 * len_bytes).contains(&buffer.capacity());
+            if let Some(at) = spare.iter().position(fits) {
+                return spare.swap_remove(at);
+            }
+        }
+        Vec::with_capacity(len_bytes)
+    }
+
+    /// Keeps a buffer for later requests, if it is one that is worth it.
+    pub fn reuse(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() < MIN_REUSED_BYTES {
+            return;
+        }
+        buffer.clear();
+        let mut spare = self.allowance.memory.spare_buffers();
+        if spare.len() == MAX_SPARE_BUFFERS {
+            // The oldest one, so that sizes that are no longer asked for do not stay.
+            spare.remove(0);
+        }
+        spare.push(buffer);
+    }
+
     /// Gives back all but so many bytes.
     pub fn shrink(&mut self, bytes: usize) {
         if bytes < self.bytes {
@@ -186,6 +222,27 @@ mod tests {
         assert!(allowance.try_take(257 * K).is_none());
         drop(first);
         assert!(allowance.try_take(300 * K).is_some(), "a connection that has nothing gets what it asks for");
+    }
+
+    #[test]
+    fn large_buffers_are_used_again_for_requests_of_about_their_size_and_only_a_few_are_kept() {
+        let memory = memory(64 * M, 16 * M, 2);
+        let [held, other] = [(); 2].map(|()| Allowance::new(memory.clone()).try_take(M).unwrap());
+        let mut first = held.buffer(M);
+        first.push(1);
+        let (address, small) = (first.as_ptr(), held.buffer(K));
+        held.reuse(first);
+        held.reuse(small);
+        assert_eq!(memory.spare_buffers().len(), 1, "the small one is not worth it");
+        let short = other.buffer(256 * K);
+        assert_ne!(short.as_ptr(), address, "that would be four times as much as is counted");
+        let again = other.buffer(M - K);
+        assert!(again.as_ptr() == address && again.is_empty());
+        for len in 1..=10 {
+            held.reuse(Vec::with_capacity(len * M));
+        }
+        let kept: Vec<_> = memory.spare_buffers().iter().map(|buffer| buffer.capacity() / M).collect();
+        assert_eq!(kept, [7, 8, 9, 10]);
     }
 
     #[test]

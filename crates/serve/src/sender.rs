@@ -37,6 +37,7 @@ pub(crate) async fn send_replies<W: AsyncWrite + Unpin>(
                     }
                     if is_alone || bytes.len() > TOGETHER_BYTES {
                         sender.send(&bytes).await?;
+                        held.reuse(bytes);
                     } else {
                         together.extend_from_slice(&bytes);
                         sent.push((held, unanswered));

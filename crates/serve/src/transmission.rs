@@ -210,7 +210,7 @@ impl Receiver<'_> {
                 }
                 RequestKind::Write { .. } => {
                     let held = self.allowance.take(len + REQUEST_OVERHEAD_BYTES).await;
-                    (Work::Write(self.payload(reader, len).await?.into()), held)
+                    (Work::Write(self.payload(reader, held.buffer(len), len).await?.into()), held)
                 }
                 ref kind => {
                     until = end;
@@ -334,9 +334,13 @@ impl Receiver<'_> {
         }
     }
 
-    /// Receives data of a write.
-    async fn payload<R: AsyncBufRead + Unpin>(&self, reader: &mut R, len: usize) -> io::Result<Vec<u8>> {
-        let mut data = Vec::with_capacity(len);
+    /// Receives data of a write into an empty buffer.
+    async fn payload<R: AsyncBufRead + Unpin>(
+        &self,
+        reader: &mut R,
+        mut data: Vec<u8>,
+        len: usize,
+    ) -> io::Result<Vec<u8>> {
         while data.len() < len {
             let target = len.min(data.len() + PROGRESS_BYTES);
             let progress = async {

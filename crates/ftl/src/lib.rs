@@ -149,6 +149,16 @@ impl<D: Store> Ftl<D> {
         Ok(Some(self.log.read(ppn, data)?))
     }
 
+    /// Reads pages from `first` on that lie one behind the other, if the device has a faster way than one by one and all
+    /// of them are clean. Returns how many pages were read, as many as have room in `data` at the most. After 0 there is
+    /// anything in `data`, and [`Ftl::read`] reads the page or says why not.
+    pub fn read_run(&mut self, first: Lpn, data: &mut [u8]) -> usize {
+        let Ok(Some(ppn)) = self.mapped(first) else { return 0 };
+        let (map, lpns) = (&self.map, first.0 + 1..self.map.exported);
+        let next = lpns.map(|lpn| map.locate(Lpn(lpn)));
+        self.log.read_run(ppn, next, data)
+    }
+
     /// Where a page lives.
     pub fn place(&self, lpn: Lpn) -> Option<Ppn> {
         self.mapped(lpn).ok().flatten()

@@ -39,15 +39,8 @@ pub struct ServedRow {
     pub wa_since_format: Option<f64>,
     /// What the disk has done since it was formatted.
     pub since_format: Totals,
-    /// The same and the copies of this start as they were recorded at the stop; none if the recording ends before.
-    pub recorded: Option<(Totals, u64)>,
-}
-
-impl ServedRow {
-    /// Whether the disk has done what was recorded; `None` if that was not recorded.
-    pub fn is_as_recorded(&self) -> Option<bool> {
-        self.recorded.map(|recorded| recorded == (self.since_format, self.copies))
-    }
+    /// Whether that and the copies are what was recorded at the stop; none if the recording ends before.
+    pub is_as_recorded: Option<bool>,
 }
 
 /// What became of a recorded day.
@@ -249,7 +242,9 @@ impl Day<'_> {
         used: &Superblock,
     ) -> Result<(), LabError> {
         if self.volume.is_some() {
-            return Err(self.problem("the disk is opened again without a stop; the recording of a server that was killed is not whole"));
+            return Err(self.problem(
+                "the disk is opened again without a stop; the recording of a server that was killed is not whole",
+            ));
         }
         let device = match &self.device {
             Some(device) => device.clone(),
@@ -266,9 +261,11 @@ impl Day<'_> {
                 text(totals),
                 text(found),
                 match (self.from, self.served.rows.is_empty()) {
-                    (None, true) => "the recording does not begin with the first start after `margay format`: name a copy of the image as it was when the recording began with --from",
+                    (None, true) =>
+                        "the recording does not begin with the first start after `margay format`: name a copy of the image as it was when the recording began with --from",
                     (Some(_), true) => "the image of --from is not as it was when the recording began",
-                    (_, false) => "between the stop and this start something else was done with the image, or it was used without --record",
+                    (_, false) =>
+                        "between the stop and this start something else was done with the image, or it was used without --record",
                 }
             );
             return Err(self.problem(problem));
@@ -284,10 +281,8 @@ impl Day<'_> {
         let (device, mark): (AnyFlash, _) = match self.from {
             None => (Box::new(SparseFlash::new(geometry)), None),
             Some(image) => {
-                let mut copy = copy_of(image).map_err(|problem| LabError::Recording {
-                    path: image.display().to_string(),
-                    problem,
-                })?;
+                let mut copy = copy_of(image)
+                    .map_err(|problem| LabError::Recording { path: image.display().to_string(), problem })?;
                 let mark = copy.mark().map_err(|error| self.problem(error))?;
                 (Box::new(copy), mark)
             }
@@ -311,7 +306,7 @@ impl Day<'_> {
             let _ = volume.end();
         }
         let status = volume.status();
-        let (superblock, counters) = (status.superblock, status.counters);
+        let (superblock, counters, since_format) = (status.superblock, status.counters, totals_of(&status));
         self.served.erases.clone_from(&status.segments.erases);
         self.served.rows.push(ServedRow {
             start: self.served.rows.len() as u32 + 1,
@@ -326,18 +321,14 @@ impl Day<'_> {
             idle_erases: counters.idle_erases,
             leveling_copies: counters.leveling_copies,
             wa_since_format: status.lifetime_write_amplification(),
-            since_format: totals_of(&status),
-            recorded,
+            since_format,
+            is_as_recorded: recorded.map(|recorded| recorded == (since_format, counters.copies)),
         });
     }
 }
 
 fn totals_of(status: &Status<'_>) -> Totals {
-    Totals {
-        host_writes: status.lifetime_writes,
-        programs: status.lifetime_programs,
-        erases: status.lifetime_erases(),
-    }
+    Totals { host_writes: status.lifetime_writes, programs: status.lifetime_programs, erases: status.lifetime_erases() }
 }
 
 fn text(totals: Totals) -> String {

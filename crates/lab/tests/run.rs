@@ -220,7 +220,7 @@ fn cat_m6_at_90_10(leveling: &str, max_pages_per_write: u32) -> [f64; 3] {
 fn a_swap_costs_what_the_specification_says_and_wears_more_evenly_than_none() {
     // Figures of the independent model for the bounded swap, from 30 erases on.
     let (erases, copies) = (4139.0, 698.0);
-    for (max_pages_per_write, copies_off) in [(0, 0.15), (16, 0.40)] {
+    for (max_pages_per_write, copies_off) in [(0, 0.15), (16, 0.30)] {
         let none = cat_m6_at_90_10("none", max_pages_per_write);
         let swap = cat_m6_at_90_10("swap:from=30,rest=10", max_pages_per_write);
         assert_eq!(none[1], 0.0);

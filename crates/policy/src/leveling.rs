@@ -32,7 +32,9 @@ static LEVELINGS: &[Row<LevelingBuild>] = &[
         summary: "relocate the data of the least-worn segment when erase counts spread too far",
         parameters: &[Parameter::number("spread", 100, 1..=u32::MAX, "largest spread left alone")],
         source: "static leveling, e.g. Chang and Kuo 2002",
-        build: |args, segments| Some(Box::new(Threshold { fresh: LeastWorn::new(segments), spread: args.number("spread") })),
+        build: |args, segments| {
+            Some(Box::new(Threshold { fresh: LeastWorn::new(segments), spread: args.number("spread") }))
+        },
     },
 ];
 

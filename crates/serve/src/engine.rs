@@ -174,14 +174,8 @@ impl Engine {
     ) -> std::io::Result<Self> {
         let (jobs, inbox) = queue();
         let name = format!("volume {}", export.name);
-        let worker = Worker {
-            volume: Some(volume),
-            record,
-            recorded: 0,
-            buffer: Vec::new(),
-            done: Vec::new(),
-            batch_bytes: 0,
-        };
+        let worker =
+            Worker { volume: Some(volume), record, recorded: 0, buffer: Vec::new(), done: Vec::new(), batch_bytes: 0 };
         let worker = Arc::new(Mutex::new(worker));
         let of_thread = worker.clone();
         let work = move || run(&of_thread, inbox, cleans_idle, &runtime);

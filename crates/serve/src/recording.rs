@@ -88,11 +88,7 @@ pub struct Recording {
 
 /// What the disk has done since it was formatted.
 pub(crate) fn totals(status: &Status<'_>) -> Totals {
-    Totals {
-        host_writes: status.lifetime_writes,
-        programs: status.lifetime_programs,
-        erases: status.lifetime_erases(),
-    }
+    Totals { host_writes: status.lifetime_writes, programs: status.lifetime_programs, erases: status.lifetime_erases() }
 }
 
 impl Recording {

@@ -2,8 +2,8 @@
 //! again. To every reader of traces a recording is a trace of the requests.
 
 use crate::compress::Input;
-use crate::formats::mgt::{Decoder, Encoder};
 use crate::format::{Entry, RecordReader, RecordWriter};
+use crate::formats::mgt::{Decoder, Encoder};
 use crate::leb128;
 use crate::{Request, TraceError};
 use margay_host::{Existing, NewFile};
@@ -109,7 +109,9 @@ impl Shape {
     fn take(bytes: &mut &[u8]) -> io::Result<Option<Self>> {
         let mut numbers = [0; 4];
         for number in &mut numbers {
-            let Some(found) = leb128::take(bytes)?.and_then(|number| u32::try_from(number).ok()) else { return Ok(None) };
+            let Some(found) = leb128::take(bytes)?.and_then(|number| u32::try_from(number).ok()) else {
+                return Ok(None);
+            };
             *number = found;
         }
         let [segments, pages_per_segment, page_bytes, spare_bytes] = numbers;

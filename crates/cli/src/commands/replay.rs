@@ -1,9 +1,9 @@
 use super::progress;
 use crate::args::{OutputFormat, ReplayArgs};
 use crate::failure::Failure;
+use crate::output::records;
 use crate::output::{self, plot, report};
 use margay_lab::Experiment;
-use crate::output::records;
 use margay_lab::{Served, replay_served};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn served(args: ReplayArgs) -> Result<(), Failure> {
         }
     };
     output::write(args.output.output.as_deref(), &bytes, args.output.force.existing())?;
-    match served.rows.iter().find(|row| row.is_as_recorded() == Some(false)) {
+    match served.rows.iter().find(|row| row.is_as_recorded == Some(false)) {
         Some(row) => Err(Failure::Run(format!(
             "{}: start {} did not do what was recorded; an error of the image's disk or file, which a recording does not have, explains that",
             recording.display(),
@@ -63,7 +63,7 @@ fn served(args: ReplayArgs) -> Result<(), Failure> {
 fn table(served: &Served) -> String {
     let mut text = String::new();
     for row in &served.rows {
-        let recorded = match row.is_as_recorded() {
+        let recorded = match row.is_as_recorded {
             Some(true) => "as recorded",
             Some(false) => "NOT as recorded",
             None => "without a stop in the recording",

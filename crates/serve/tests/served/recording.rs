@@ -113,10 +113,9 @@ fn check(day: &Day, served: &Served, stopped: &[&Stopped], what: &str) {
     assert_eq!(served.rows.len(), stopped.len(), "{what}");
     for (row, stopped) in served.rows.iter().zip(stopped) {
         let start = format!("{what}, start {}", row.start);
-        assert_eq!(row.is_as_recorded(), Some(true), "{start}: {row:?}");
+        assert_eq!(row.is_as_recorded, Some(true), "{start}: {row:?}");
         assert_eq!(row.since_format, stopped.since_format, "{start}");
-        let of_row =
-            (row.host_writes, row.copies, row.metadata_pages, row.erases, row.idle_copies, row.idle_erases);
+        let of_row = (row.host_writes, row.copies, row.metadata_pages, row.erases, row.idle_copies, row.idle_erases);
         let Stopped { host_writes, copies, metadata_pages, erases, idle_copies, idle_erases, .. } = **stopped;
         assert_eq!(of_row, (host_writes, copies, metadata_pages, erases, idle_copies, idle_erases), "{start}");
         assert!(row.host_writes > 800 && row.erases > 10, "{start}: {row:?}");

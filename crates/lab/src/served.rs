@@ -206,7 +206,9 @@ impl Day<'_> {
             }
             // What failed then fails now.
             Event::Idle { .. } => {
-                self.volume.as_mut().map(|volume| drop(volume.idle()));
+                if let Some(volume) = &mut self.volume {
+                    let _ = volume.idle();
+                }
                 Ok(())
             }
             Event::Syncs { .. } => Ok(()),

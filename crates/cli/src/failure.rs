@@ -72,7 +72,7 @@ impl From<LabError> for Failure {
             LabError::Interrupted { .. } => Self::Interrupted(text),
             LabError::Trace(error) => error.into(),
             LabError::Device(error) => error.into(),
-            LabError::File { .. } => Self::Input(text),
+            LabError::File { .. } | LabError::Recording { .. } => Self::Input(text),
             LabError::Value { .. } | LabError::Config(_) | LabError::Policy(_) | LabError::Workload(_) => {
                 Self::Usage(text)
             }

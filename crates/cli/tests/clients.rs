@@ -454,3 +454,56 @@ fn a_recorded_trace_can_be_replayed() {
     assert!(info.contains("2048") || info.contains("2,048"), "{info}");
     run(MARGAY, &["replay", &trace, "--device", "spi-nand-24mb"]);
 }
+
+/// Serves a disk, on a socket in a folder of its own, while fio writes to it, and returns what the server said last: the line
+/// that begins so.
+fn served_by_fio(disk: &Disk, options: &[&str], kib: u32) -> String {
+    let socket = disk.path("day.sock").display().to_string();
+    let mut child = Command::new(MARGAY)
+        .args([&["serve", &disk.image(), "--no-sync", "--unix", &socket], options].concat())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+    let job = ["--name=v", "--ioengine=nbd", "--rw=randwrite", "--bs=4k", "--size=12m", "--fsync=64"];
+    let (uri, size) = (format!("--uri=nbd+unix:///?socket={socket}"), format!("--io_size={kib}k"));
+    run("fio", &[&job[..], &[&uri, &size, "--output-format=terse"]].concat());
+    // It cleans in advance meanwhile.
+    std::thread::sleep(Duration::from_millis(100));
+    run("kill", &["-TERM", &child.id().to_string()]);
+    let lines = std::io::read_to_string(said).unwrap();
+    assert!(child.wait().unwrap().success(), "{lines}");
+    lines.lines().find(|line| line.starts_with("since it was formatted: ")).unwrap_or_else(|| panic!("{lines}")).into()
+}
+
+#[test]
+fn the_server_info_and_the_day_done_again_agree_on_what_a_disk_has_done() {
+    if !has("fio") {
+        return;
+    }
+    let disk = Disk::new(&["--size", "24M", "--pages-per-segment", "32", "--export", "14M"]);
+    let day = disk.path("day.mgt").display().to_string();
+    for options in [&["--record", &day][..], &["--record", &day, "--append", "-p", "dac"]] {
+        let last = served_by_fio(&disk, options, 40 << 10);
+        let info: serde_json::Value = serde_json::from_str(&run(MARGAY, &["info", "--json", &disk.image()])).unwrap();
+        let number = |key: &str| info[key].as_u64().unwrap_or_else(|| panic!("{key}: {info}"));
+        let said = format!(
+            "since it was formatted: {} pages written, {} programmed, {} segments erased, write amplification {:.3}",
+            number("host_writes"),
+            number("programs"),
+            number("total_erases"),
+            info["write_amplification"].as_f64().unwrap()
+        );
+        assert_eq!(last, said);
+        let erases: u64 = info["erases"].as_array().unwrap().iter().map(|erases| erases.as_u64().unwrap()).sum();
+        assert_eq!(
+            (number("total_erases"), number("copies_and_metadata_pages")),
+            (erases, number("programs") - number("host_writes"))
+        );
+        assert!(erases > 50, "{info}");
+        let again = run(MARGAY, &["replay", &day, "--as-served"]);
+        assert!(again.lines().any(|line| line == said) && !again.contains("NOT as recorded"), "{again}");
+    }
+}

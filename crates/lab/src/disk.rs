@@ -34,10 +34,23 @@ fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], work: &mut WorkMeter) -> R
         let counters = disk.log().counters();
         (counters.copies, counters.metadata_pages, counters.erases)
     };
-    let mut before = done(disk);
+    let is_paced = disk.log().config().is_paced();
     for same in ops.chunk_by(|a, b| a.kind == b.kind) {
         let mut ops = same.iter().map(|op| (Lpn(op.lpn), op.time_us));
+        // What trims caused is no work of the write that follows.
+        let mut before = done(disk);
         match same[0].kind {
+            // Any write may have caused cleaning.
+            OpKind::Write if is_paced => {
+                for (lpn, now_us) in ops {
+                    disk.write(lpn, &[], Hint::None, now_us)?;
+                    let after = done(disk);
+                    if after != before {
+                        work.record(after.0 - before.0, after.1 - before.1, after.2 - before.2);
+                        before = after;
+                    }
+                }
+            }
             OpKind::Write => {
                 while disk.write_run(&mut ops)? {
                     let after = done(disk);

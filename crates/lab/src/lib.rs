@@ -16,6 +16,7 @@ mod paging;
 pub mod reproduce;
 mod result;
 mod run;
+mod served;
 mod wear;
 mod work;
 
@@ -27,6 +28,7 @@ pub use page_level::PageLevel;
 pub use paging::{PagingRow, PagingSetup, PagingStore, PagingTrace};
 pub use result::{Outcome, ResultRow, SCHEMA_VERSION, Sample};
 pub use run::{Prepared, Step, prepare, run, run_prepared, size_from_trace};
+pub use served::{Served, ServedRow, replay_served};
 pub use wear::Wear;
 pub use work::WorkMeter;
 
@@ -58,6 +60,14 @@ pub enum LabError {
     /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] margay_trace::TraceError),
+    /// A recording of a served disk cannot be done again.
+    #[error("{path}: {problem}")]
+    Recording {
+        /// The file.
+        path: String,
+        /// Why, and what to do.
+        problem: String,
+    },
     /// The engine stopped with an error.
     #[error("stopped after {writes} host writes: {error}")]
     Stopped {

@@ -1,9 +1,11 @@
 //! One run: what it counts, where its warm window starts, what it says when it cannot be done.
 
+use margay_flash::Lpn;
 use margay_lab::{
-    AddressChoice, Capacity, Experiment, LabError, Limit, Outcome, ResultRow, Source, TraceSource, prepare, run,
-    run_prepared, size_from_trace,
+    AddressChoice, Capacity, Experiment, LabError, Limit, MeasuredDisk, Outcome, ResultRow, Source, TraceSource,
+    build_disk, prepare, run, run_prepared, size_from_trace,
 };
+use margay_log::Hint;
 use margay_media::DeviceSpec;
 use margay_trace::ReadOptions;
 use margay_workload::{OpKind, PageOp, Workload, WorkloadSpec};
@@ -147,6 +149,87 @@ fn the_write_amplification_is_that_of_the_counts() {
     assert!(row.copies > 10_000, "{row:?}");
     assert_eq!(row.wa, programs as f64 / row.host_writes as f64);
     assert_eq!(row.erases, done(&of_workload("random,writes=30000")).erases.iter().map(|e| u64::from(*e)).sum::<u64>());
+}
+
+#[test]
+fn the_work_of_a_write_is_what_that_write_caused() {
+    let worst = |max_pages_per_write: u32| {
+        let mut experiment = of_workload("random,writes=30000,trims=0.02");
+        (experiment.max_pages_per_write, experiment.capacity) = (max_pages_per_write, Capacity::Utilization(0.75));
+        let row = done(&experiment).row;
+        // One at a time, on a disk like that.
+        let mut disk = build_disk(&experiment, row.exported_pages).unwrap();
+        let work = |disk: &MeasuredDisk| {
+            let counters = disk.log().counters();
+            (counters.programs(), counters.erases)
+        };
+        (0..row.exported_pages).for_each(|lpn| disk.fill(Lpn(lpn), &[], Hint::None).unwrap());
+        let (mut worst_pages, mut worst_us) = (0, 0.0f64);
+        let mut workload = Workload::new(&"random,writes=30000,trims=0.02".parse().unwrap(), row.exported_pages, 1);
+        let (workload, mut ops, timing) = (workload.as_mut().unwrap(), Vec::new(), experiment.device.timing);
+        while workload.next_batch(&mut ops, 1000) > 0 {
+            for op in ops.drain(..) {
+                if op.kind == OpKind::Trim {
+                    disk.trim(Lpn(op.lpn), op.time_us).unwrap();
+                    continue;
+                }
+                let before = work(&disk);
+                let copies = disk.log().counters().copies;
+                disk.write(Lpn(op.lpn), &[], Hint::None, op.time_us).unwrap();
+                let after = work(&disk);
+                let (pages, copies) = (after.0 - before.0, disk.log().counters().copies - copies);
+                let us = timing.program_us * (pages - copies) as f64
+                    + timing.copy_us() * copies as f64
+                    + timing.erase_us * (after.1 - before.1) as f64;
+                (worst_pages, worst_us) = (worst_pages.max(pages), worst_us.max(us));
+            }
+        }
+        assert_eq!(row.worst_write_pages, worst_pages, "bound {max_pages_per_write}");
+        assert!((row.worst_write_us / worst_us - 1.0).abs() < 0.002, "{} us, not {worst_us}", row.worst_write_us);
+        assert!(row.p99_write_us <= row.worst_write_us);
+        worst_pages
+    };
+    for bound in [4, 8, 16] {
+        let pages = worst(bound);
+        assert!((3..=u64::from(bound)).contains(&pages), "{pages} pages with a bound of {bound}");
+    }
+    assert!(worst(0) > 4, "all cleaning is done when a segment is opened");
+}
+
+/// Erases, copies made by leveling, and the deviation of erase counts of the FMS study's CAT + M6 at 90/10, means of eight
+/// seeds.
+fn cat_m6_at_90_10(leveling: &str, max_pages_per_write: u32) -> [f64; 3] {
+    let source = Source::Workload("hot-cold:90/10,writes=49152,poisson=24609375us".parse().unwrap());
+    let device = DeviceSpec::load("intel-series2plus-24mb").unwrap();
+    let mut experiment = Experiment { max_pages_per_write, ..Experiment::new(device, source) };
+    (experiment.capacity, experiment.reserved_segments) = (Capacity::Pages(5245), 1);
+    experiment.selection = "cat:scale=1000s".parse().unwrap();
+    experiment.placement = "m6:mean=exact,scale=86400s".parse().unwrap();
+    experiment.leveling = leveling.parse().unwrap();
+    let mut sums = [0.0; 3];
+    for seed in 1..=8 {
+        experiment.seed = seed;
+        let row = done(&experiment).row;
+        let figures = [row.erases as f64, row.leveling_copies as f64, row.erases_deviation];
+        sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure / 8.0);
+    }
+    sums
+}
+
+#[test]
+fn a_swap_costs_what_the_specification_says_and_wears_more_evenly_than_none() {
+    // Figures of the independent model for the bounded swap, from 30 erases on.
+    let (erases, copies) = (4139.0, 698.0);
+    for (max_pages_per_write, copies_off) in [(0, 0.15), (16, 0.30)] {
+        let none = cat_m6_at_90_10("none", max_pages_per_write);
+        let swap = cat_m6_at_90_10("swap:from=30,rest=10", max_pages_per_write);
+        assert_eq!(none[1], 0.0);
+        assert!((swap[0] / erases - 1.0).abs() < 0.01, "{} erases, not {erases}", swap[0]);
+        assert!((swap[1] / copies - 1.0).abs() < copies_off, "{} copies, not {copies}", swap[1]);
+        assert!(swap[2] < none[2], "a deviation of {} instead of {}", swap[2], none[2]);
+    }
+    let rarely = cat_m6_at_90_10("swap:from=30,rest=100", 0);
+    assert!((rarely[0] / erases - 1.0).abs() < 0.01, "{} erases, not {erases}", rarely[0]);
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// to a page: the owner of every valid page must be mapped to it. O(pages).
     pub fn audit(&self, maps: impl Fn(O, Ppn) -> bool) -> Result<(), AuditError> {
         let mut open = vec![None; self.segments.len() as usize];
-        for head in self.heads.iter().filter(|head| head.is_open()) {
+        for head in self.open_heads() {
             open[head.segment.index()] = Some(head.next);
         }
         let mut in_free_list = vec![false; self.segments.len() as usize];

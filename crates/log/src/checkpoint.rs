@@ -42,7 +42,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
     }
 
     /// Writes the checkpoint that `encode` makes, if there is room for one, and says whether it did; the log must not be
-    /// used after that. `encode` is called twice: for the length, and once nothing changes any more.
+    /// used after that, but for what it counts. `encode` is called twice: for the length, and once nothing changes any more.
     pub fn stop<C: Client<O>>(
         &mut self,
         client: &mut C,
@@ -50,6 +50,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         superblock: &Superblock,
         encode: impl Fn(&Self, &C) -> Vec<u8>,
     ) -> Result<bool, LogError> {
+        self.end_relocation()?;
         self.write_pending(client)?;
         let len_bytes = encode(self, client).len();
         let device = self.device();
@@ -70,6 +71,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         let Some(segments) = self.reserve_free(count)? else { return Ok(false) };
         let bytes = encode(self, client);
         let seq = self.seq();
+        let pages = self.device().checkpoint_pages(bytes.len());
         let device = self.device_mut();
         let at = match device.write_checkpoint(&bytes, seq, &segments) {
             Ok(at) => at,
@@ -78,6 +80,8 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             Err(error) => return Err(error.into()),
         };
         device.write_anchor(anchor, superblock, &Record::Stopped(at))?;
+        self.seq += u64::from(pages);
+        self.counters.metadata_pages += u64::from(pages + count * self.config.header_pages);
         Ok(!anchor.is_broken())
     }
 }

@@ -47,11 +47,12 @@ impl<D: Store, O: Owner> Log<D, O> {
                 None => return Ok(Progress::NothingToClean),
             },
         };
-        self.copy_valid(client, victim, budget_pages)?;
+        self.copy_victim(client, victim, budget_pages)?;
         if self.free.is_empty() && !self.may_wait(victim) {
-            self.copy_valid(client, victim, u32::MAX)?;
+            self.copy_victim(client, victim, u32::MAX)?;
         }
         if self.victim.is_none() {
+            self.end_relocation()?;
             return Ok(Progress::Erased(victim));
         }
         if self.segments.valid[victim.index()] > 0 {
@@ -63,17 +64,22 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.write_pending(client)?;
             // Writing those pages may have cleaned the victim in place.
             if self.victim.is_none() {
+                self.end_relocation()?;
                 return Ok(Progress::Erased(victim));
             }
         }
         self.victim = None;
+        if self.relocation.is_under_way {
+            self.end_relocation()?;
+            self.counters.leveling_erases += 1;
+        }
         self.erase(victim)?;
         if D::KEEPS_INFO || self.config.is_paced() {
             // The pages for which there was no room before the erase.
             self.write_pending(client)?;
         }
         self.counters.cleanings += 1;
-        self.level(client)?;
+        self.level(client, victim)?;
         Ok(Progress::Erased(victim))
     }
 
@@ -102,10 +108,25 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(())
     }
 
+    /// Copies up to `budget_pages` valid pages of the victim.
+    fn copy_victim<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        victim: SegmentId,
+        budget_pages: u32,
+    ) -> Result<(), LogError> {
+        if self.relocation.is_under_way {
+            self.copy_for_leveling(client, victim, budget_pages)
+        } else {
+            self.copy_valid(client, victim, budget_pages)
+        }
+    }
+
     /// Whether the rest of a victim may wait although no segment is free, because its pages fit the open segments.
     fn may_wait(&self, victim: SegmentId) -> bool {
-        let room: u32 = self.heads.iter().map(|head| head.end - head.next).sum();
-        self.config.is_paced() && room >= self.segments.valid[victim.index()] + 2
+        let room: u32 = self.heads.iter().map(Head::room).sum();
+        let valid = self.segments.valid[victim.index()];
+        self.config.is_paced() && (room >= valid + 2 || self.relocation.head.room() >= valid)
     }
 
     fn begin_cleaning(&mut self) -> Option<SegmentId> {
@@ -144,9 +165,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         if let Some(segment) = self.clean_first.pop_front() {
             return Some(segment);
         }
-        self.leveling_victim
-            .take_if(|_| self.free.len() as u32 >= self.config.high_water)
-            .filter(|segment| self.segments.state[segment.index()] == State::Sealed)
+        self.leveling_victim()
     }
 
     /// Lists the valid pages of a victim in the order in which the placement wants them copied.
@@ -171,7 +190,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     /// Copies up to `budget_pages` valid pages of the victim to the streams that the placement chooses.
-    fn copy_valid<C: Client<O>>(
+    pub(crate) fn copy_valid<C: Client<O>>(
         &mut self,
         client: &mut C,
         victim: SegmentId,
@@ -207,6 +226,32 @@ impl<D: Store, O: Owner> Log<D, O> {
                 bits &= !copied;
                 // What does not go to one of two streams goes to the other.
                 known = (self.has_two_streams && copied == together).then_some((stream ^ 1, bits));
+            }
+            first = ValidBits::next_part(first);
+        }
+        Ok(())
+    }
+
+    /// Copies up to `budget_pages` valid pages of the victim to one stream, in their order.
+    pub(crate) fn copy_valid_to<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        victim: SegmentId,
+        stream: u8,
+        budget_pages: u32,
+    ) -> Result<(), LogError> {
+        let mut left = budget_pages;
+        let mut first = self.geometry.first_page(victim).0;
+        let end = first + self.geometry.pages_per_segment();
+        while first < end {
+            let mut bits = self.valid.part(first, end);
+            while bits != 0 {
+                if left == 0 || self.victim.is_none() {
+                    return Ok(());
+                }
+                let (count, copied) = self.copy_together(client, victim, first, stream, bits, left)?;
+                left -= count;
+                bits &= !copied;
             }
             first = ValidBits::next_part(first);
         }

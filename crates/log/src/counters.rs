@@ -21,6 +21,10 @@ pub struct Counters {
     pub leveling_copies: u64,
     /// Erases made by leveling; part of `erases`.
     pub leveling_erases: u64,
+    /// Copies made in idle time; part of `copies`.
+    pub idle_copies: u64,
+    /// Erases made in idle time; part of `erases`.
+    pub idle_erases: u64,
     /// Copies that went to another stream than the placement chose, because no segment was free.
     pub misplaced_copies: u64,
     /// Host writes that went to another stream than the placement chose, because no segment was free.
@@ -65,6 +69,8 @@ impl Counters {
             cleanings: self.cleanings - earlier.cleanings,
             leveling_copies: self.leveling_copies - earlier.leveling_copies,
             leveling_erases: self.leveling_erases - earlier.leveling_erases,
+            idle_copies: self.idle_copies - earlier.idle_copies,
+            idle_erases: self.idle_erases - earlier.idle_erases,
             misplaced_copies: self.misplaced_copies - earlier.misplaced_copies,
             misplaced_writes: self.misplaced_writes - earlier.misplaced_writes,
             lost_pages: self.lost_pages - earlier.lost_pages,

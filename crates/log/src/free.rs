@@ -12,6 +12,10 @@ impl<D: Store, O: Owner> Log<D, O> {
     pub(crate) fn open(&mut self, stream: u8) -> Result<(), LogError> {
         let mut opening = self.free.opening();
         while let Some(mut free) = self.free.pop() {
+            if self.relocation.is_kept(free.segment) && !self.free.is_empty() {
+                self.free.push(free);
+                continue;
+            }
             let error = match self.open_segment(&mut free, stream) {
                 Ok(head) => {
                     self.heads[stream as usize] = head;

@@ -1,3 +1,4 @@
+use crate::level::Relocation;
 use crate::run::Run;
 use crate::valid::ValidBits;
 use crate::{Client, Config, ConfigError, Counters, LogError, Owner, Policies, Uniformity};
@@ -29,6 +30,11 @@ impl Head {
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.next == self.end
+    }
+
+    /// Pages that can be programmed in it.
+    pub fn room(&self) -> u32 {
+        self.end - self.next
     }
 }
 
@@ -64,8 +70,8 @@ pub struct Log<D, O> {
     pub(crate) sorted: Vec<u32>,
     /// Sealed segments to be cleaned before any other: those with a failed program.
     pub(crate) clean_first: VecDeque<SegmentId>,
-    /// The segment that leveling wants to be used; cleaned when there is no need for room.
-    pub(crate) leveling_victim: Option<SegmentId>,
+    /// What leveling wants where cleaning is spread over the writes.
+    pub(crate) relocation: Relocation,
     /// Segments that are retired once they are cleaned.
     pub(crate) retire_queue: Vec<SegmentId>,
     /// The list of retired segments on flash lacks some.
@@ -81,6 +87,8 @@ pub struct Log<D, O> {
     pub(crate) invalidations: u64,
     /// Sequence number of the last program.
     pub(crate) seq: u64,
+    /// That of the last program before the log was made or restored.
+    pub(crate) first_seq: u64,
     /// Cleaning has started below the low-water mark and goes on up to the high-water mark.
     pub(crate) is_cleaning: bool,
     /// How many segments are kept free beyond those marks, because they wait for syncs.
@@ -144,7 +152,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             victim: None,
             sorted: Vec::with_capacity(if placement.sorts() { data_pages as usize } else { 0 }),
             clean_first: VecDeque::new(),
-            leveling_victim: None,
+            relocation: Relocation::NONE,
             retire_queue: Vec::new(),
             retired_changed: false,
             scrubs: Vec::new(),
@@ -155,6 +163,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             openings: 0,
             invalidations: 0,
             seq: 0,
+            first_seq: 0,
             is_cleaning: false,
             ahead: 0,
             rate_pages: 1,
@@ -429,6 +438,11 @@ impl<D: Store, O: Owner> Log<D, O> {
         LogError::NoSpace { valid_pages: self.segments.total_valid, data_pages }
     }
 
+    /// The open segments, that of a relocation included.
+    pub(crate) fn open_heads(&self) -> impl Iterator<Item = &Head> {
+        self.heads.iter().chain(core::iter::once(&self.relocation.head)).filter(|head| head.is_open())
+    }
+
     /// What the log has done since it was made or since [`Log::reset_counters`].
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -489,6 +503,11 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.seq
     }
 
+    /// Pages programmed since the log was made or restored. A program that failed counts.
+    pub fn programs(&self) -> u64 {
+        self.seq - self.first_seq
+    }
+
     /// Number of free segments.
     pub fn free_segments(&self) -> u32 {
         self.free.len() as u32
@@ -496,7 +515,7 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// Pages that can be programmed without an erase: those of free segments and the rest of the open ones.
     pub fn free_pages(&self) -> u64 {
-        let open: u64 = self.heads.iter().map(|head| u64::from(head.end - head.next)).sum();
+        let open: u64 = self.heads.iter().map(|head| u64::from(head.room())).sum();
         open + self.free.len() as u64 * u64::from(self.segments.data_pages)
     }
 
@@ -504,8 +523,8 @@ impl<D: Store, O: Owner> Log<D, O> {
     pub fn uniformity(&self) -> Uniformity {
         let data_pages = self.segments.data_pages;
         let mut unwritten = vec![0; self.segments.len() as usize];
-        for head in self.heads.iter().filter(|head| head.is_open()) {
-            unwritten[head.segment.index()] = head.end - head.next;
+        for head in self.open_heads() {
+            unwritten[head.segment.index()] = head.room();
         }
         let count = self.segments.len() - self.config.reserved_segments;
         let total = f64::from(count) * f64::from(data_pages);

@@ -158,7 +158,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     fn keep_pace<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
         let free = self.free.len() as u32;
         let enough = if self.is_cleaning { self.config.high_water } else { self.config.low_water };
-        self.is_cleaning = free < enough + self.ahead;
+        self.is_cleaning = free < enough + self.ahead + u32::from(self.relocation.wants_room());
         if self.is_cleaning || self.has_victim_at_hand() {
             self.clean_in_step(client)?;
         }
@@ -181,7 +181,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     fn has_victim_at_hand(&self) -> bool {
-        self.victim.is_some() || !self.clean_first.is_empty() || self.leveling_victim.is_some()
+        self.victim.is_some() || !self.clean_first.is_empty() || self.relocation.victim.is_some()
     }
 
     /// Copies enough pages to keep the cleaning in step with the writes: the victim's valid pages divided by the pages
@@ -209,7 +209,11 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// Works in idle time: rewrites a page that the ECC had to correct, else cleans at most `budget_pages` pages, until
     /// one segment more than the high-water mark is free. False if there is nothing to do.
     pub fn idle_step<C: Client<O>>(&mut self, client: &mut C, budget_pages: u32) -> Result<bool, LogError> {
-        match self.idle_work(client, budget_pages) {
+        let before = (self.counters.copies, self.counters.erases);
+        let result = self.idle_work(client, budget_pages);
+        self.counters.idle_copies += self.counters.copies - before.0;
+        self.counters.idle_erases += self.counters.erases - before.1;
+        match result {
             // Whoever writes is told; in idle time there is nothing left to be done.
             Err(LogError::Flash(FlashError::Stopped)) => Ok(false),
             result => result,

@@ -84,7 +84,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     ) -> Result<Self, ConfigError> {
         let mut log = Self::closed(device, config, policies, exported_pages)?;
         log.now = restored.now;
-        log.seq = restored.seq;
+        (log.seq, log.first_seq) = (restored.seq, restored.seq);
         restored.retired.iter().for_each(|segment| log.free.retire(*segment));
         log.restore_segments(restored);
         log.restore_pages(restored);
@@ -168,6 +168,7 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// Seals every open segment.
     pub fn close_all(&mut self) -> Result<(), LogError> {
+        self.end_relocation()?;
         for stream in 0..self.heads.len() {
             let head = core::mem::replace(&mut self.heads[stream], Head::CLOSED);
             if head.is_open() {

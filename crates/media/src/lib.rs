@@ -1,6 +1,6 @@
 //! Flash devices and stackable layers over them.
 //!
-//! Devices: [`NullFlash`] has no payload and serves measurement, [`RamFlash`] is in memory, [`ImageFlash`] in a file.
+//! Devices: [`NullFlash`] has no payload and serves measurement, [`RamFlash`] is in memory, [`SparseFlash`] without pages of zeros, [`ImageFlash`] in a file.
 //! Layers: [`Strict`] enforces the contract of [`margay_flash::Flash`], [`Meter`] counts operations, [`Recorder`] lists
 //! them, [`Faults`] makes programs and erases fail for good and gives pages bit errors, [`Flaky`] makes any call fail for
 //! a moment, [`PowerCut`] cuts the power of a chip, [`Cached`] that of a host which had not written everything yet.
@@ -21,6 +21,7 @@ mod null;
 mod power;
 mod ram;
 mod record;
+mod sparse;
 mod strict;
 
 pub use cached::{Cached, Lie, Loss};
@@ -35,4 +36,5 @@ pub use null::NullFlash;
 pub use power::{PowerCut, Torn};
 pub use ram::RamFlash;
 pub use record::{Operation, Recorder};
+pub use sparse::SparseFlash;
 pub use strict::Strict;

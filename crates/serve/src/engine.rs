@@ -4,14 +4,16 @@
 
 use crate::memory::{Held, REQUEST_OVERHEAD_BYTES};
 use crate::queue::{Inbox, Queue, Received, queue};
+use crate::recording::{Recording, failed, totals};
 use margay_log::Hint;
 use margay_nbd::{Errno, Export, Extent, Refusal, Replies};
-use margay_trace::{Request as TraceRequest, TraceWriter};
+use margay_trace::{Event, IoKind, Request as TraceRequest, Totals, TraceError};
 use margay_volume::{Volume, VolumeError};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
@@ -120,8 +122,18 @@ pub struct Stopped {
     pub with_checkpoint: bool,
     /// Pages written by clients.
     pub host_writes: u64,
-    /// Write amplification; `None` if nothing was written.
-    pub write_amplification: Option<f64>,
+    /// Pages copied, those in idle time included.
+    pub copies: u64,
+    /// Other pages programmed: those of the disk's own, and of its checkpoint.
+    pub metadata_pages: u64,
+    /// Segments erased, those in idle time included.
+    pub erases: u64,
+    /// Pages copied in idle time.
+    pub idle_copies: u64,
+    /// Segments erased in idle time.
+    pub idle_erases: u64,
+    /// What the disk has done since it was formatted.
+    pub since_format: Totals,
     /// Requests recorded in the trace.
     pub recorded: u64,
 }
@@ -156,23 +168,18 @@ impl Engine {
     pub fn start(
         export: Export,
         volume: Volume,
-        record: Option<TraceWriter>,
+        record: Option<Recording>,
+        cleans_idle: bool,
         runtime: Handle,
     ) -> std::io::Result<Self> {
         let (jobs, inbox) = queue();
         let name = format!("volume {}", export.name);
-        let worker = Worker {
-            volume: Some(volume),
-            record,
-            recorded: 0,
-            started: Instant::now(),
-            buffer: Vec::new(),
-            done: Vec::new(),
-            batch_bytes: 0,
-        };
+        let worker =
+            Worker { volume: Some(volume), record, recorded: 0, buffer: Vec::new(), done: Vec::new(), batch_bytes: 0 };
         let worker = Arc::new(Mutex::new(worker));
         let of_thread = worker.clone();
-        let thread = std::thread::Builder::new().name(name).spawn(move || run(&of_thread, inbox, &runtime))?;
+        let work = move || run(&of_thread, inbox, cleans_idle, &runtime);
+        let thread = std::thread::Builder::new().name(name).spawn(work)?;
         Ok(Self { jobs, worker, thread })
     }
 
@@ -190,9 +197,8 @@ impl Engine {
 pub(crate) struct Worker {
     /// `None` once it was stopped.
     volume: Option<Volume>,
-    record: Option<TraceWriter>,
+    record: Option<Recording>,
     recorded: u64,
-    started: Instant,
     /// Zeros to be written, or bytes that are read and not sent.
     buffer: Vec<u8>,
     /// Jobs of the batch, in their order.
@@ -220,7 +226,12 @@ pub(crate) fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
 }
 
 /// The thread.
-fn run(worker: &Mutex<Worker>, mut inbox: Inbox<Job<'static>>, runtime: &Handle) -> Result<Stopped, VolumeError> {
+fn run(
+    worker: &Mutex<Worker>,
+    mut inbox: Inbox<Job<'static>>,
+    cleans_idle: bool,
+    runtime: &Handle,
+) -> Result<Stopped, VolumeError> {
     let (mut has_work, mut left) = (true, None);
     loop {
         // What is there already belongs to the batch.
@@ -230,7 +241,7 @@ fn run(worker: &Mutex<Worker>, mut inbox: Inbox<Job<'static>>, runtime: &Handle)
             left = lock(worker).turn(job, is_late);
         }
         lock(worker).end_batch();
-        match inbox.next(left.take(), has_work.then_some(IDLE_AFTER)) {
+        match inbox.next(left.take(), (has_work && cleans_idle).then_some(IDLE_AFTER)) {
             Received::Job { job, is_late } => {
                 has_work = true;
                 left = lock(worker).turn(job, is_late);
@@ -258,6 +269,11 @@ impl Worker {
 
     /// Works for a moment of idle time; whether there may be more to do.
     fn idle(&mut self) -> bool {
+        if self.record.is_some() && !self.volume().is_read_only() {
+            let max_pages = self.volume().status().superblock.max_pages_per_write;
+            let now_us = self.volume().now_us();
+            self.keep(|record| record.event(now_us, Event::Idle { max_pages }));
+        }
         self.volume().idle().unwrap_or_else(|error| {
             tracing::warn!("cleaning while idle failed: {error}");
             false
@@ -265,16 +281,30 @@ impl Worker {
     }
 
     fn stop(&mut self) -> Result<Stopped, VolumeError> {
-        if let Some(record) = self.record.take()
-            && let Err(error) = record.finish()
-        {
+        let mut volume = self.volume.take().expect("a volume is stopped once");
+        let ended = volume.end();
+        let (now_us, status) = (volume.now_us(), volume.status());
+        let since_format = totals(&status);
+        if let (Ok(with_checkpoint), false) = (&ended, volume.is_read_only()) {
+            let copies = status.counters.copies;
+            let event = Event::Stopped { with_checkpoint: *with_checkpoint, totals: since_format, copies };
+            self.keep(|record| record.event(now_us, event));
+        }
+        if let Some(Err(error)) = self.record.take().map(|record| record.finish(now_us)) {
             tracing::error!("the recorded trace could not be completed: {error}");
         }
-        let volume = self.volume.take().expect("a volume is stopped once");
-        let status = volume.status();
-        let (host_writes, write_amplification) = (status.counters.host_writes, status.counters.write_amplification());
-        let with_checkpoint = volume.stop()?;
-        Ok(Stopped { with_checkpoint, host_writes, write_amplification, recorded: self.recorded })
+        let counters = status.counters;
+        Ok(Stopped {
+            with_checkpoint: ended?,
+            host_writes: counters.host_writes,
+            copies: counters.copies,
+            metadata_pages: status.metadata_pages(),
+            erases: counters.erases,
+            idle_copies: counters.idle_copies,
+            idle_erases: counters.idle_erases,
+            since_format,
+            recorded: self.recorded,
+        })
     }
 
     /// Whether a batch is to end now.
@@ -311,16 +341,20 @@ impl Worker {
         }
     }
 
-    fn record(&mut self, request: &TraceRequest) {
-        let Some(record) = &mut self.record else { return };
-        let time_us = self.started.elapsed().as_micros() as u64;
-        match record.write(&TraceRequest { time_us, ..*request }) {
-            Ok(()) => self.recorded += 1,
-            Err(error) => {
-                tracing::error!("requests are no longer recorded: {error}");
-                self.record = None;
-            }
+    /// Writes to the recording, if there is one; after an error there is none any more.
+    fn keep(&mut self, write: impl FnOnce(&mut Recording) -> Result<(), TraceError>) {
+        if let Some(record) = &mut self.record
+            && let Err(error) = write(record)
+        {
+            failed(&error);
+            self.record = None;
         }
+    }
+
+    /// Records what is done at this time with a range of bytes.
+    fn record(&mut self, kind: IoKind, time_us: u64, offset_bytes: u64, len_bytes: u64, zeroes: bool) {
+        let request = TraceRequest { time_us, kind, device: 0, offset_bytes, len_bytes };
+        self.keep(|record| record.request(&request, zeroes));
     }
 
     /// Carries out a step of a job; returns the job if something is left of it. It is answered when the batch ends.
@@ -333,8 +367,12 @@ impl Worker {
         } else if is_late {
             Err(Refusal::new(Errno::Shutdown, STOPPING))
         } else {
-            if let Some(request) = job.record.take() {
-                self.record(&request);
+            if let Some(request) = job.record.take().filter(|_| self.record.is_some()) {
+                self.recorded += 1;
+                if request.kind == IoKind::Read {
+                    let now_us = self.volume().now_us();
+                    self.record(IoKind::Read, now_us, request.offset_bytes, request.len_bytes, false);
+                }
             }
             self.step(&mut job, &mut bytes)
         };
@@ -374,7 +412,18 @@ impl Worker {
         self.batch_bytes += until - at;
         // Until the end of the batch.
         self.volume().hold(true).map_err(|error| fail(&error, errno_of(&error)))?;
-        self.carry_out(job, at, until, output).map_err(|error| fail(&error, errno_of(&error)))?;
+        let now_us = if is_read { 0 } else { self.volume().now_us() };
+        if self.record.is_some() {
+            match &job.work {
+                Work::Write(_) | Work::WriteZeroes { no_hole: true } => {
+                    self.record(IoKind::Write, now_us, at, until - at, false);
+                }
+                Work::Trim => self.record(IoKind::Trim, now_us, at, until - at, false),
+                Work::WriteZeroes { no_hole: false } => self.record(IoKind::Trim, now_us, at, until - at, true),
+                Work::Read(_) | Work::Verify | Work::BlockStatus { .. } | Work::Refuse(_) | Work::Nothing => {}
+            }
+        }
+        self.carry_out(job, at..until, now_us, output).map_err(|error| fail(&error, errno_of(&error)))?;
         job.done_bytes = until - job.offset;
         if until < end {
             return Ok(false);
@@ -382,6 +431,7 @@ impl Worker {
         if job.fua {
             // What could not be made durable is an error of the device, whatever the reason, unless there was no room.
             let errno = |error: &VolumeError| if error.is_no_space() { Errno::NoSpace } else { Errno::Io };
+            self.record(IoKind::Flush, now_us, 0, 0, false);
             self.volume().flush().map_err(|error| fail(&error, errno(&error)))?;
         }
         if job.is_last && !is_read {
@@ -400,9 +450,16 @@ impl Worker {
         piece_end(at, end, step_bytes, page_bytes)
     }
 
-    fn carry_out(&mut self, job: &Job<'_>, at: u64, until: u64, output: &mut Vec<u8>) -> Result<(), VolumeError> {
+    /// Does what a job wants with a part of its range, at this time.
+    fn carry_out(
+        &mut self,
+        job: &Job<'_>,
+        range: Range<u64>,
+        now_us: u64,
+        output: &mut Vec<u8>,
+    ) -> Result<(), VolumeError> {
         let Job { ref client, cookie, ref work, .. } = *job;
-        let (replies, len) = (client.replies, until - at);
+        let (replies, at, len) = (client.replies, range.start, range.end - range.start);
         match work {
             Work::Read(form) => return self.read(job, *form, output),
             Work::BlockStatus { one } => {
@@ -420,18 +477,18 @@ impl Worker {
             }
             Work::Write(data) => {
                 let done = job.done_bytes as usize;
-                self.volume().write(at, &data[done..done + len as usize], Hint::None)?;
+                self.volume().write_at(at, &data[done..done + len as usize], Hint::None, now_us)?;
             }
             Work::WriteZeroes { no_hole: true } => {
                 self.buffer.clear();
                 self.buffer.resize(len as usize, 0);
                 let zeros = std::mem::take(&mut self.buffer);
-                let written = self.volume().write(at, &zeros, Hint::None);
+                let written = self.volume().write_at(at, &zeros, Hint::None, now_us);
                 self.buffer = zeros;
                 written?;
             }
-            Work::WriteZeroes { no_hole: false } => self.volume().trim(at, len, true)?,
-            Work::Trim => self.volume().trim(at, len, false)?,
+            Work::WriteZeroes { no_hole: false } => self.volume().trim_at(at, len, true, now_us)?,
+            Work::Trim => self.volume().trim_at(at, len, false, now_us)?,
             Work::Refuse(_) | Work::Nothing => {}
         }
         Ok(())

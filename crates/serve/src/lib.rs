@@ -8,6 +8,7 @@ mod limits;
 mod listener;
 mod memory;
 mod queue;
+mod recording;
 mod sender;
 mod tls;
 mod transmission;
@@ -17,8 +18,8 @@ use engine::Engine;
 pub use engine::Stopped;
 pub use limits::Limits;
 use margay_nbd::Export;
-use margay_trace::TraceWriter;
 use margay_volume::{Volume, VolumeError};
+pub use recording::Recording;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -33,8 +34,10 @@ pub struct Offer {
     pub description: String,
     /// The volume.
     pub volume: Volume,
-    /// The trace in which its requests are recorded, if any.
-    pub record: Option<TraceWriter>,
+    /// The recording of what is done with it, if there is one.
+    pub record: Option<Recording>,
+    /// Whether it cleans in advance while no client wants anything.
+    pub cleans_idle: bool,
 }
 
 /// Where clients connect.
@@ -163,7 +166,7 @@ pub fn serve_until(
     let memory = limits.memory()?;
     let tls = options.tls.as_deref().map(|folder| tls::acceptor(folder, options.verify_clients)).transpose()?;
     let (mut exports, mut engines) = (Vec::new(), Vec::new());
-    for Offer { name, description, volume, record } in offers {
+    for Offer { name, description, volume, record, cleans_idle } in offers {
         let export = Export {
             name,
             description,
@@ -174,7 +177,7 @@ pub fn serve_until(
             read_only: volume.is_read_only(),
         };
         engines.push(
-            Engine::start(export.clone(), volume, record, runtime.handle().clone())
+            Engine::start(export.clone(), volume, record, cleans_idle, runtime.handle().clone())
                 .map_err(failed("starting a thread"))?,
         );
         exports.push(export);

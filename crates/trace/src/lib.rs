@@ -20,6 +20,7 @@ pub mod leb128;
 mod lines;
 mod pages;
 mod reader;
+mod recording;
 mod records;
 mod text;
 pub mod vm;
@@ -33,6 +34,7 @@ pub use layout::{Column, CsvLayout, TimeUnit};
 pub use lines::MAX_LINE_BYTES;
 pub use pages::PageTable;
 pub use reader::{AnyTrace, BadLines, Counts, ReadOptions, TraceReader, open, open_any};
+pub use recording::{Event, Recorded, RecordingReader, RecordingWriter, Shape, Totals};
 pub use writer::{TraceWriter, convert};
 
 /// What a request does.

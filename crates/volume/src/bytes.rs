@@ -20,9 +20,11 @@ pub struct Status<'a> {
     pub segments: &'a Segments,
     /// Utilization, invalidity, uniformity.
     pub uniformity: Uniformity,
+    /// Pages programmed since it was opened. Pages of the anchor are counted apart, and not here.
+    pub programs: u64,
     /// Host page writes over its life, as far as known.
     pub lifetime_writes: u64,
-    /// Pages programmed over its life.
+    /// Pages programmed over its life, likewise.
     pub lifetime_programs: u64,
     /// Segments retired.
     pub retired_segments: usize,
@@ -55,6 +57,24 @@ pub struct Volume {
 impl std::fmt::Debug for Volume {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Volume").field("superblock", self.disk.superblock()).finish_non_exhaustive()
+    }
+}
+
+impl Status<'_> {
+    /// Pages programmed since it was opened that are neither host writes nor copies: pages of the disk's own, and of
+    /// checkpoints.
+    pub fn metadata_pages(&self) -> u64 {
+        self.programs.saturating_sub(self.counters.host_writes + self.counters.copies)
+    }
+
+    /// Pages programmed per page written by hosts, over its life. `None` before the first write.
+    pub fn lifetime_write_amplification(&self) -> Option<f64> {
+        (self.lifetime_writes > 0).then(|| self.lifetime_programs as f64 / self.lifetime_writes as f64)
+    }
+
+    /// Erases over its life, those of formatting apart.
+    pub fn lifetime_erases(&self) -> u64 {
+        self.segments.total_erases
     }
 }
 
@@ -99,7 +119,8 @@ impl Volume {
         self.disk.is_read_only()
     }
 
-    fn now_us(&self) -> u64 {
+    /// The time since it was formatted, in microseconds.
+    pub fn now_us(&self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64);
         now.saturating_sub(self.disk.superblock().created_s * 1_000_000)
     }
@@ -171,12 +192,17 @@ impl Volume {
 
     /// Writes bytes; parts of pages are read first.
     pub fn write(&mut self, offset: u64, bytes: &[u8], hint: Hint) -> Result<(), VolumeError> {
+        self.write_at(offset, bytes, hint, self.now_us())
+    }
+
+    /// As [`Volume::write`], at a time since formatting, in microseconds, that the caller states.
+    pub fn write_at(&mut self, offset: u64, bytes: &[u8], hint: Hint, now_us: u64) -> Result<(), VolumeError> {
         self.check_writable(offset, bytes.len() as u64)?;
         if self.is_holding || bytes.len() <= self.page.len() {
-            return self.write_pages(offset, bytes, hint);
+            return self.write_pages(offset, bytes, hint, now_us);
         }
         self.disk.hold(true)?;
-        let written = self.write_pages(offset, bytes, hint);
+        let written = self.write_pages(offset, bytes, hint, now_us);
         written.and(self.disk.hold(false))
     }
 
@@ -188,8 +214,7 @@ impl Volume {
         self.disk.hold(on)
     }
 
-    fn write_pages(&mut self, offset: u64, bytes: &[u8], hint: Hint) -> Result<(), VolumeError> {
-        let now_us = self.now_us();
+    fn write_pages(&mut self, offset: u64, bytes: &[u8], hint: Hint, now_us: u64) -> Result<(), VolumeError> {
         let mut rest = bytes;
         for (lpn, part) in self.pages(offset, rest.len() as u64) {
             let (source, more) = rest.split_at(part.len());
@@ -208,8 +233,12 @@ impl Volume {
     /// Forgets bytes: whole pages are trimmed and read as zero; parts of pages are left as they are, or with
     /// `zero` written as zeros.
     pub fn trim(&mut self, offset: u64, len: u64, zero: bool) -> Result<(), VolumeError> {
+        self.trim_at(offset, len, zero, self.now_us())
+    }
+
+    /// As [`Volume::trim`], at a time since formatting, in microseconds, that the caller states.
+    pub fn trim_at(&mut self, offset: u64, len: u64, zero: bool, now_us: u64) -> Result<(), VolumeError> {
         self.check_writable(offset, len)?;
-        let now_us = self.now_us();
         for (lpn, part) in self.pages(offset, len) {
             if part.len() == self.page.len() {
                 self.disk.trim(lpn, now_us)?;
@@ -246,8 +275,13 @@ impl Volume {
     }
 
     /// Stops cleanly. Says whether there was room for a checkpoint, which makes the next opening fast.
-    pub fn stop(self) -> Result<bool, VolumeError> {
-        Ok(self.disk.stop()?.1)
+    pub fn stop(mut self) -> Result<bool, VolumeError> {
+        self.end()
+    }
+
+    /// As [`Volume::stop`], but keeps the volume, which must not be used any more, for its status.
+    pub fn end(&mut self) -> Result<bool, VolumeError> {
+        self.disk.end()
     }
 
     /// What it is and how it is doing.
@@ -260,6 +294,7 @@ impl Volume {
             counters: log.counters(),
             segments: log.segments(),
             uniformity: log.uniformity(),
+            programs: log.programs(),
             lifetime_writes: log.now().writes,
             lifetime_programs: log.seq(),
             retired_segments: ftl.retired_segments().len(),

@@ -227,8 +227,13 @@ impl<F: Flash> Disk<F> {
     /// Stops cleanly and gives the device back. Says whether there was room for a checkpoint, which makes the next
     /// opening fast.
     pub fn stop(mut self) -> Result<(F, bool), VolumeError> {
-        let stopped = if self.read_only { false } else { self.ftl.stop(&mut self.anchor, &self.superblock)? };
+        let stopped = self.end()?;
         Ok((self.into_device(), stopped))
+    }
+
+    /// As [`Disk::stop`], but keeps the disk, which must not be used any more, for what it counts.
+    pub fn end(&mut self) -> Result<bool, VolumeError> {
+        if self.read_only { Ok(false) } else { Ok(self.ftl.stop(&mut self.anchor, &self.superblock)?) }
     }
 
     /// Gives the device back as a power cut would leave it.

@@ -4,9 +4,9 @@ use margay_flash::{Flash, Geometry, Lpn, Ppn};
 use margay_format::{Formatted, Plain};
 use margay_ftl::{Ftl, OwnPages};
 use margay_log::{Config, Hint, Policies};
-use margay_media::{ImageFlash, NullFlash, Operation, Recorder};
+use margay_media::{ImageFlash, NullFlash, Operation, RamFlash, Recorder};
 use margay_policy::{PlacementSpec, SelectionSpec, Sizing};
-use margay_volume::{FilesFormatOptions, FormatOptions, OpenOptions, Volume, VolumeError, check, format_files};
+use margay_volume::{Disk, FilesFormatOptions, FormatOptions, OpenOptions, Volume, VolumeError, check, format_files};
 
 use std::path::Path;
 
@@ -214,6 +214,51 @@ fn another_policy_can_be_chosen_when_it_is_opened() {
         }
         volume.audit().unwrap();
         volume.stop().unwrap();
+    }
+}
+
+#[test]
+fn every_page_that_is_programmed_is_counted_and_the_next_start_knows_of_it() {
+    let nor = Geometry::new(64, 16, 512).unwrap().byte_programmable();
+    for geometry in [nand(), nor] {
+        let mut device = Recorder::new(RamFlash::new(geometry));
+        let (mut before, mut random) = (None, 7u64);
+        for start in 0..3u64 {
+            device.clear();
+            let mut disk = match start {
+                0 => Disk::format(device, &FormatOptions { exported_pages: Some(560), ..options() }).unwrap(),
+                _ => Disk::open(device, &OpenOptions::default()).unwrap(),
+            };
+            let log = disk.ftl().log();
+            if let Some(before) = before {
+                let found = (log.now().writes, log.seq(), log.segments().total_erases);
+                assert_eq!(found, before, "start {start}");
+            }
+            for number in 0..3000u64 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let lpn = (random >> 33) as u32 % 560;
+                match number % 50 {
+                    7 => disk.trim(lpn, number).unwrap(),
+                    8 => disk.flush().unwrap(),
+                    9 => drop(disk.idle(16).unwrap()),
+                    _ => disk.write(lpn, &[number as u8; 512], Hint::None, number).unwrap(),
+                }
+            }
+            assert!(disk.end().unwrap(), "there is room for a checkpoint");
+            let anchor = geometry.pages_per_segment() * u32::from(!geometry.is_byte_programmable());
+            let is_counted = |operation: &&Operation| matches!(operation, Operation::Program(ppn) if ppn.0 >= anchor);
+            let programs = disk.device_mut().operations().iter().filter(is_counted).count() as u64;
+            let (log, counters) = (disk.ftl().log(), disk.ftl().log().counters());
+            assert_eq!(log.programs(), programs, "start {start} on {geometry:?}");
+            let headers = log.config().header_pages;
+            if headers == 0 {
+                assert_eq!(counters.programs(), programs);
+            }
+            assert!(counters.copies > 500 && counters.metadata_pages > 10, "{counters:?}");
+            assert!(counters.idle_copies > 0 && counters.idle_copies < counters.copies, "{counters:?}");
+            before = Some((log.now().writes, log.seq(), log.segments().total_erases));
+            device = disk.into_device();
+        }
     }
 }
 

@@ -129,9 +129,15 @@ pub struct ServeArgs {
     /// Serve read-only: nothing is written to the images
     #[arg(long, short = 'r')]
     pub read_only: bool,
-    /// Record the requests to the default export as a trace that `margay replay` reads (.mgt)
+    /// Record the requests to the default export, and all else that is done with it, as a trace that `margay replay` reads (.mgt); `margay replay --as-served` does the day again
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,
+    /// Go on with the recording of an earlier start, which is replaced when the server stops
+    #[arg(long, requires = "record", conflicts_with = "force")]
+    pub append: bool,
+    /// Do not clean in advance while no client wants anything
+    #[arg(long)]
+    pub no_idle_cleaning: bool,
     #[command(flatten)]
     pub force: ForceArg,
     /// Offer TLS, with server-cert.pem and server-key.pem from this folder

@@ -10,8 +10,21 @@ use margay_trace::Format;
 use margay_workload::WorkloadSpec;
 use std::path::{Path, PathBuf};
 
+/// A recorded day of a served disk.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServedArgs {
+    /// The source is a recording of `margay serve --record`: do again what was done with the disk, on the same code and with all that it did in idle time, at its starts and stops; device and policies are those of the disk, and other options have no effect
+    #[arg(long)]
+    pub as_served: bool,
+    /// With --as-served: a copy of the flash image as it was when the recording began [default: as `margay format` made it]
+    #[arg(long, value_name = "IMAGE", requires = "as_served")]
+    pub from: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
+    #[command(flatten)]
+    pub served: ServedArgs,
     #[command(flatten)]
     pub setup: SetupArgs,
     /// Selection policy: which segment is cleaned next (see `margay policies selection`)

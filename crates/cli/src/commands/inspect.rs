@@ -27,7 +27,8 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
     let (status, report) = (volume.status(), volume.mount_report());
     let (superblock, segments) = (status.superblock, status.segments);
     let geometry = superblock.geometry;
-    let wa = (status.lifetime_writes > 0).then(|| status.lifetime_programs as f64 / status.lifetime_writes as f64);
+    let wa = status.lifetime_write_amplification();
+    let others = status.lifetime_programs.saturating_sub(status.lifetime_writes);
     let uuid = uuid::Uuid::from_bytes(superblock.uuid);
     let u = status.uniformity;
     if json {
@@ -40,7 +41,7 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
             "from_checkpoint": report.from_checkpoint, "mount_reads": report.reads,
             "damaged_pages": report.damaged.len(), "retired_segments": status.retired_segments,
             "host_writes": status.lifetime_writes, "programs": status.lifetime_programs, "write_amplification": wa,
-            "erases": segments.erases, "utilization": u.utilization, "invalidity": u.invalidity,
+            "copies_and_metadata_pages": others, "total_erases": status.lifetime_erases(), "erases": segments.erases, "utilization": u.utilization, "invalidity": u.invalidity,
             "uniformity": u.uniformity, "memory_bytes": status.memory_bytes,
         });
         return print_bytes(format!("{value:#}\n").as_bytes());
@@ -76,7 +77,8 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
     line("mounted", format!("{how}: {} reads, {} damaged pages", report.reads, report.damaged.len()));
     line("memory", format!("{} bytes", status.memory_bytes));
     line("host page writes", format!("{} since it was formatted", status.lifetime_writes));
-    line("pages programmed", status.lifetime_programs.to_string());
+    line("pages programmed", format!("{}, {others} of them copies and metadata pages", status.lifetime_programs));
+    line("segments erased", status.lifetime_erases().to_string());
     line("write amplification", wa.map_or_else(|| "nothing written yet".into(), |wa| format!("{wa:.3}")));
     line(
         "state",

@@ -1,12 +1,19 @@
 use super::progress;
-use crate::args::ReplayArgs;
+use crate::args::{OutputFormat, ReplayArgs};
 use crate::failure::Failure;
+use crate::output::records;
 use crate::output::{self, plot, report};
 use margay_lab::Experiment;
+use margay_lab::{Served, replay_served};
+use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 pub fn run(args: ReplayArgs) -> Result<(), Failure> {
     output::check(&args.output)?;
+    if args.served.as_served {
+        return served(args);
+    }
     let (selection, placement) = (args.selection.parse()?, args.placement.parse()?);
     let (experiment, prepared) = args.setup.experiment()?;
     let experiment = Experiment { selection, placement, ..experiment };
@@ -24,4 +31,67 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
         plot::replay(path, args.output.force.existing(), &outcome)?;
     }
     Ok(())
+}
+
+/// Does a recorded day of a served disk again.
+fn served(args: ReplayArgs) -> Result<(), Failure> {
+    let Some(recording) = args.setup.source.as_deref().map(Path::new) else {
+        return Err(Failure::Usage("--as-served: name a recording, which `margay serve --record FILE` makes".into()));
+    };
+    let interrupted = progress::interrupt_flag();
+    let mut go_on = |_| !interrupted.load(Ordering::Relaxed);
+    let served = replay_served(recording, args.served.from.as_deref(), &mut go_on)?;
+    let bytes = match args.output.format {
+        OutputFormat::Table => table(&served).into_bytes(),
+        OutputFormat::Json => records::json(&served.rows)?,
+        OutputFormat::Csv => records::table(&served.rows)?,
+        OutputFormat::Parquet => {
+            return Err(Failure::Usage("--as-served has no result in Parquet; choose csv or json".into()));
+        }
+    };
+    output::write(args.output.output.as_deref(), &bytes, args.output.force.existing())?;
+    match served.rows.iter().find(|row| row.is_as_recorded == Some(false)) {
+        Some(row) => Err(Failure::Run(format!(
+            "{}: start {} did not do what was recorded; an error of the image's disk or file, which a recording does not have, explains that",
+            recording.display(),
+            row.start
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn table(served: &Served) -> String {
+    let mut text = String::new();
+    for row in &served.rows {
+        let recorded = match row.is_as_recorded {
+            Some(true) => "as recorded",
+            Some(false) => "NOT as recorded",
+            None => "without a stop in the recording",
+        };
+        let _ = writeln!(
+            text,
+            "start {}: {} + {}, leveling {}; {recorded}\n  pages written         {}\n  pages copied          {} ({} of them while idle, {} by leveling)\n  metadata pages        {}\n  segments erased       {} ({} of them while idle)",
+            row.start,
+            row.selection,
+            row.placement,
+            row.leveling,
+            row.host_writes,
+            row.copies,
+            row.idle_copies,
+            row.leveling_copies,
+            row.metadata_pages,
+            row.erases,
+            row.idle_erases,
+        );
+    }
+    if let Some(last) = served.rows.last() {
+        let wa = last.wa_since_format.map_or_else(String::new, |wa| format!(", write amplification {wa:.3}"));
+        let total = last.since_format;
+        let _ = writeln!(
+            text,
+            "since it was formatted: {} pages written, {} programmed, {} segments erased{wa}",
+            total.host_writes, total.programs, total.erases
+        );
+    }
+    text
 }

@@ -3,8 +3,8 @@ use crate::commands::device::{DISK_MEMORY, Watched};
 use crate::failure::{Failure, of_image, of_volume};
 use crate::logging::Log;
 use margay_media::ImageFlash;
-use margay_serve::{Limits, Listen, Offer, Options, Outcome};
-use margay_trace::{Format, TraceWriter};
+use margay_serve::{Limits, Listen, Offer, Options, Outcome, Recording, Stopped};
+use margay_trace::{RecordingWriter, Totals};
 use margay_volume::{OpenOptions, Volume};
 use std::path::Path;
 use std::time::Duration;
@@ -24,15 +24,16 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     let options_of_memory = "(--max-memory, --max-connection-memory, --max-connections)";
     limits.check().map_err(|error| Failure::Usage(format!("{error} {options_of_memory}")))?;
     let mut record = match &args.record {
-        Some(path) => Some(TraceWriter::create_with(path, Format::MGT, args.force.existing())?),
+        Some(path) if args.append => Some(RecordingWriter::go_on_with(path)?),
+        Some(path) => Some(RecordingWriter::create(path, args.force.existing())?),
         None => None,
     };
     let default = args.image.iter().map(|image| (String::new(), image.clone()));
     let mut offers = Vec::new();
     for (name, image) in default.chain(args.export.iter().cloned()) {
-        let volume = open(&args, &image)?;
+        let (volume, record) = open(&args, &image, record.take())?;
         let description = format!("margay disk on {}", image.display());
-        offers.push(Offer { name, description, volume, record: record.take() });
+        offers.push(Offer { name, description, volume, record, cleans_idle: !args.no_idle_cleaning });
     }
     // Holds the socket for --run, so it is kept until the server has stopped.
     let folder = match (&args.run, &args.unix) {
@@ -63,7 +64,11 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     report(&args, outcome, &log)
 }
 
-fn open(args: &ServeArgs, image: &Path) -> Result<Volume, Failure> {
+fn open(
+    args: &ServeArgs,
+    image: &Path,
+    record: Option<RecordingWriter>,
+) -> Result<(Volume, Option<Recording>), Failure> {
     let device = ImageFlash::open(image, args.read_only).map_err(|error| of_image(image, &error))?;
     let page_bytes = margay_flash::Flash::geometry(&device).page_bytes();
     let policies = &args.policies;
@@ -77,7 +82,11 @@ fn open(args: &ServeArgs, image: &Path) -> Result<Volume, Failure> {
     };
     let device = if args.no_sync { device.without_sync() } else { device };
     let (device, progress) = Watched::checked(image, device, DISK_MEMORY)?;
-    let volume = Volume::open(device, &options).map_err(|error| of_volume(image, &error))?;
+    let opened = match record {
+        Some(record) => Recording::open(device, &options, record),
+        None => Volume::open(device, &options).map(|volume| (volume, None)),
+    };
+    let (volume, record) = opened.map_err(|error| of_volume(image, &error))?;
     drop(progress);
     let report = volume.mount_report();
     let how = if report.from_checkpoint { "from its checkpoint" } else { "by a mount scan" };
@@ -85,7 +94,7 @@ fn open(args: &ServeArgs, image: &Path) -> Result<Volume, Failure> {
     if report.damaged.len() > 1 {
         tracing::warn!("{}: {} damaged pages; `margay check` names them", image.display(), report.damaged.len());
     }
-    Ok(volume)
+    Ok((volume, record))
 }
 
 fn report(args: &ServeArgs, outcome: Outcome, log: &Log) -> Result<(), Failure> {
@@ -95,9 +104,21 @@ fn report(args: &ServeArgs, outcome: Outcome, log: &Log) -> Result<(), Failure> 
         } else {
             "; there was no room for a checkpoint, so the next start scans"
         };
-        let wa = stopped.write_amplification.map_or_else(String::new, |wa| format!(", write amplification {wa:.3}"));
         if args.run.is_none() {
-            log.say(format!("stopped cleanly: {} pages written{wa}{how}", stopped.host_writes));
+            let Stopped { host_writes, copies, metadata_pages, erases, idle_copies, idle_erases, since_format, .. } =
+                stopped;
+            log.say(format!(
+                "stopped cleanly: {host_writes} pages written, {copies} copied, {metadata_pages} metadata pages, {erases} segments erased; of that while idle {idle_copies} pages copied, {idle_erases} segments erased{how}"
+            ));
+            let Totals { host_writes, programs, erases } = since_format;
+            let wa = if *host_writes > 0 {
+                format!(", write amplification {:.3}", *programs as f64 / *host_writes as f64)
+            } else {
+                String::new()
+            };
+            log.say(format!(
+                "since it was formatted: {host_writes} pages written, {programs} programmed, {erases} segments erased{wa}"
+            ));
         }
         if stopped.recorded > 0
             && let Some(path) = &args.record

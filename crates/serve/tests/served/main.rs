@@ -5,6 +5,7 @@ mod client;
 mod clients;
 mod failures;
 mod handshake;
+mod recording;
 mod requests;
 mod server;
 mod sockets;

@@ -1,7 +1,10 @@
 use crate::chip::{Chip, PAGE, SIZE};
 use crate::client::*;
 use crate::server::{Server, offer};
-use margay_trace::TraceWriter;
+use margay_host::Existing;
+use margay_serve::Recording;
+use margay_trace::RecordingWriter;
+use margay_volume::OpenOptions;
 
 const P: u32 = PAGE as u32;
 
@@ -167,9 +170,12 @@ fn a_read_only_volume_refuses_every_change() {
 #[test]
 fn requests_are_recorded_unless_they_were_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let record = TraceWriter::create(&folder.path().join("host.mgt"), "mgt".parse().unwrap()).unwrap();
-    let mut offer = offer("", Chip::new().format());
-    offer.record = Some(record);
+    let chip = Chip::new();
+    chip.format().stop().unwrap();
+    let writer = RecordingWriter::create(&folder.path().join("host.mgt"), Existing::Refuse).unwrap();
+    let (volume, record) = Recording::open(chip, &OpenOptions::default(), writer).unwrap();
+    let mut offer = offer("", volume);
+    offer.record = record;
     let server = Server::start(vec![offer]);
     let mut client = server.client();
     for (command, offset) in [(WRITE, 0), (READ, 0), (TRIM, 0), (WRITE, SIZE), (TRIM, u64::MAX), (READ, SIZE)] {

@@ -20,7 +20,7 @@ pub struct Server {
 }
 
 pub fn offer(name: &str, volume: Volume) -> Offer {
-    Offer { name: name.into(), description: format!("the disk '{name}'"), volume, record: None }
+    Offer { name: name.into(), description: format!("the disk '{name}'"), volume, record: None, cleans_idle: true }
 }
 
 pub fn options(listen: Listen) -> Options {

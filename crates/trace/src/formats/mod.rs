@@ -10,7 +10,7 @@ mod disksim;
 mod fio;
 mod hp_srt;
 mod libcachesim_csv;
-mod mgt;
+pub(crate) mod mgt;
 mod mqsim;
 mod msr;
 mod oracle_general;

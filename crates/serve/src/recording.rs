@@ -1,0 +1,156 @@
+//! Recording what is done with a served disk, so that it can be done again (`margay replay --as-served`).
+
+use margay_trace::{Event, Recorded, RecordingWriter, Request, Shape, Totals, TraceError};
+use margay_volume::flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId, pass_on};
+use margay_volume::{OpenOptions, Status, Volume, VolumeError, find};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The answers of a device when it was asked whether a sync that was begun had ended. They depend on the host's disk, and
+/// how far the log cleans ahead depends on them.
+#[derive(Clone, Debug, Default)]
+struct Answers(Arc<Mutex<Vec<(u64, bool)>>>);
+
+impl Answers {
+    fn add(&self, has_ended: bool) {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match answers.last_mut() {
+            Some((_, ended @ false)) if has_ended => *ended = true,
+            Some((pending, false)) => *pending += 1,
+            _ => answers.push((u64::from(!has_ended), has_ended)),
+        }
+    }
+
+    fn take(&self) -> Vec<(u64, bool)> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A layer that notes those answers.
+struct NotesAnswers<F> {
+    device: F,
+    answers: Answers,
+}
+
+impl<F: Flash> Flash for NotesAnswers<F> {
+    fn geometry(&self) -> &Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        self.device.read(ppn, data, spare)
+    }
+
+    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
+        self.device.program(ppn, data, spare)
+    }
+
+    fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+        self.device.erase(segment)
+    }
+
+    fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        self.device.read_part(ppn, offset_bytes, bytes)
+    }
+
+    fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
+        self.device.program_part(ppn, offset_bytes, bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), FlashError> {
+        self.device.sync()
+    }
+
+    fn hold(&mut self, on: bool) -> Result<(), FlashError> {
+        self.device.hold(on)
+    }
+
+    fn begin_sync(&mut self) -> Result<(), FlashError> {
+        self.device.begin_sync()
+    }
+
+    fn end_sync(&mut self, wait: bool) -> Result<bool, FlashError> {
+        let has_ended = self.device.end_sync(wait)?;
+        if !wait {
+            self.answers.add(has_ended);
+        }
+        Ok(has_ended)
+    }
+
+    pass_on!(device: has_payload, is_cached, void_page, mark, set_mark);
+}
+
+/// The recording of a served volume.
+#[derive(Debug)]
+pub struct Recording {
+    writer: RecordingWriter,
+    answers: Answers,
+}
+
+/// What the disk has done since it was formatted.
+pub(crate) fn totals(status: &Status<'_>) -> Totals {
+    Totals { host_writes: status.lifetime_writes, programs: status.lifetime_programs, erases: status.lifetime_erases() }
+}
+
+impl Recording {
+    /// Opens a device as [`Volume::open`] does, and records what is done from then on. The recording is `None` if it could
+    /// not be written; the volume is there all the same.
+    ///
+    /// # Errors
+    /// Those of [`Volume::open`].
+    pub fn open<F: Flash + Send + 'static>(
+        mut device: F,
+        options: &OpenOptions,
+        writer: RecordingWriter,
+    ) -> Result<(Volume, Option<Self>), VolumeError> {
+        let (geometry, is_cached) = (*device.geometry(), device.is_cached());
+        let formatted = find(&mut device)?.encode()?.to_vec();
+        let answers = Answers::default();
+        let volume = Volume::open(NotesAnswers { device, answers: answers.clone() }, options)?;
+        let mut recording = Self { writer, answers };
+        if volume.is_read_only() {
+            return Ok((volume, Some(recording)));
+        }
+        let shape = Shape {
+            segments: geometry.segments(),
+            pages_per_segment: geometry.pages_per_segment(),
+            page_bytes: geometry.page_bytes(),
+            spare_bytes: geometry.spare_bytes(),
+            is_byte_programmable: geometry.is_byte_programmable(),
+        };
+        let status = volume.status();
+        let (totals, used) = (totals(&status), status.superblock.encode()?.to_vec());
+        let event = Event::Opened { shape, is_cached, totals, formatted, used };
+        let written = recording.event(volume.now_us(), event).inspect_err(failed);
+        Ok((volume, written.is_ok().then_some(recording)))
+    }
+
+    pub(crate) fn request(&mut self, request: &Request, zeroes: bool) -> Result<(), TraceError> {
+        self.write(request.time_us, Recorded::Request { request: *request, zeroes })
+    }
+
+    pub(crate) fn event(&mut self, now_us: u64, event: Event) -> Result<(), TraceError> {
+        self.write(now_us, Recorded::Event(event))
+    }
+
+    fn write(&mut self, now_us: u64, entry: Recorded) -> Result<(), TraceError> {
+        self.write_answers(now_us)?;
+        self.writer.write(now_us, &entry)
+    }
+
+    fn write_answers(&mut self, now_us: u64) -> Result<(), TraceError> {
+        let answers = self.answers.take().into_iter();
+        let mut events = answers.map(|(pending, has_ended)| Recorded::Event(Event::Syncs { pending, has_ended }));
+        events.try_for_each(|event| self.writer.write(now_us, &event))
+    }
+
+    /// Completes the recording.
+    pub(crate) fn finish(mut self, now_us: u64) -> Result<(), TraceError> {
+        self.write_answers(now_us)?;
+        self.writer.finish()
+    }
+}
+
+/// Says that a recording goes no further.
+pub(crate) fn failed(error: &TraceError) {
+    tracing::error!("what is done is no longer recorded: {error}");
+}

@@ -3,7 +3,7 @@ use margay_format::Store;
 use margay_hybrid::{Host, MergeAction, Victim};
 use margay_log::{Client, Config, Content, Hint, Log, LogError, Policies};
 use margay_policy::{Segments, State};
-use margay_vm::{Cache, CacheConfig, GcTotals, Stats};
+use margay_vm::{BlockMerge, Cache, CacheConfig, GcTotals, Stats};
 
 const UNMAPPED: u32 = u32::MAX;
 
@@ -53,8 +53,8 @@ impl Client<Lpn> for Map {
     /// The sealed segment with the fewest pages to copy, the one opened first among equals.
     fn victim(&self, segments: &Segments) -> Option<SegmentId> {
         let mut copied = segments.valid.clone();
-        for lpn in self.cache.pages().filter(|lpn| self.is_dropped(*lpn)) {
-            if let Some(place) = self.locate(lpn) {
+        if self.cache.config().scheme.merge != BlockMerge::Unaware {
+            for place in self.cache.pages().filter(|lpn| self.is_dropped(*lpn)).filter_map(|lpn| self.locate(lpn)) {
                 copied[self.geometry.segment_of(place).index()] -= 1;
             }
         }

@@ -18,7 +18,8 @@ use serde::Serialize;
 pub enum PagingStore {
     /// Hybrid-mapped.
     Hybrid(Mapping),
-    /// The page-mapped log with greedy selection and one stream, on as many segments.
+    /// The page-mapped log with one stream, on the segments that the referenced pages fill and as many more as the hybrid store
+    /// has log blocks and to merge into; the victim is the segment with the fewest pages to copy.
     PageLevel,
 }
 

@@ -51,6 +51,9 @@ pub enum ReproduceCommand {
         /// Size of the page cache [default: 4M, or 1M for samples/sort.vmt.zst]
         #[arg(long, value_name = "SIZE")]
         cache: Option<String>,
+        /// Count the handing over of pages from the cache to flash in merges, 50 us for each, as I/O time
+        #[arg(long)]
+        count_handover: bool,
         /// Folder for the tables (.csv) and plots (.svg)
         #[arg(long, default_value = "out/lda-gc")]
         folder: PathBuf,

@@ -92,7 +92,7 @@ pub fn run(command: ReproduceCommand) -> Result<(), Failure> {
                 moda::run(&options, bar)
             })
         }
-        ReproduceCommand::LdaGc { folder, traces, cache, tables_only, force, quiet } => {
+        ReproduceCommand::LdaGc { folder, traces, cache, count_handover, tables_only, force, quiet } => {
             let traces = if traces.is_empty() { find_vm_traces()? } else { traces };
             let frames = match cache {
                 Some(cache) => bytes(&cache)? / 2048,
@@ -103,7 +103,7 @@ pub fn run(command: ReproduceCommand) -> Result<(), Failure> {
             let frames = u32::try_from(frames).ok().filter(|frames| (64..1 << 24).contains(frames));
             let frames = frames.ok_or_else(|| Failure::Usage("--cache: expected 128K to 32G".into()))?;
             let over = format!("{} traces", traces.len());
-            let options = lda_gc::Options { traces, tables_only, frames };
+            let options = lda_gc::Options { traces, tables_only, frames, counts_handover: count_handover };
             show("The LDA-GC study", &over, &Place::new(&folder, force)?, quiet, |bar| lda_gc::run(&options, bar))
         }
     }

@@ -115,7 +115,7 @@ fn a_replay_counts_the_same_whether_or_not_the_numbering_has_holes() {
     let path = folder.path().join("holes.vmt");
     let both = |store: &[&str]| ["chunks", "dense"].map(|pages| counts(&path, &[store, &["--pages", pages]].concat()));
     // Every third page of forty chunks over the page-mapped log.
-    let thirds: Vec<u64> = (0..40 * 64).filter(|page| page % 3 == 0).collect();
+    let thirds: Vec<u64> = (0..40 * 64).filter(|page| page.is_multiple_of(3)).collect();
     trace(&path, shuffled(&thirds));
     let [chunks, dense] = both(&["--store", "page", "-s", "du-gc", "-s", "da-gc", "-s", "lda-gc2"]);
     assert_eq!(chunks, dense);
@@ -135,7 +135,7 @@ fn pages_that_are_left_out_count_for_nothing() {
     let (path, without) = (folder.path().join("all.vmt"), folder.path().join("written.vmt"));
     let pages: Vec<u64> = (0..20 * 64).collect();
     // Of each chunk a half is only read, and of every fourth chunk all.
-    let is_written = |page: u64| page % 64 < 32 && page / 64 % 4 != 0;
+    let is_written = |page: u64| page % 64 < 32 && !(page / 64).is_multiple_of(4);
     let every_page = pages.iter().map(|page| (*page, true));
     let all: Vec<_> =
         shuffled(&pages).into_iter().chain(every_page).map(|(page, write)| (page, write && is_written(page))).collect();

@@ -89,6 +89,19 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.clean_one(client)
     }
 
+    /// Seals a segment that is open and full, which otherwise happens when the next page is written to its stream. False
+    /// if it is not.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn seal_full(&mut self, segment: SegmentId) -> Result<bool, LogError> {
+        let is_full = |head: &&mut Head| head.is_open() && head.is_full() && head.segment == segment;
+        let Some(head) = self.heads.iter_mut().find(is_full) else { return Ok(false) };
+        let head = core::mem::replace(head, Head::CLOSED);
+        self.seal(head)?;
+        Ok(true)
+    }
+
     /// Seals the open segments that hold invalid pages, so that they can be cleaned.
     pub fn seal_mixed(&mut self) -> Result<(), LogError> {
         for stream in 0..self.heads.len() {

@@ -1,11 +1,14 @@
 //! Results for people and machines. A file comes into being whole or not at all ([`NewFile`]).
 
+pub mod figure;
 mod names;
+pub mod page;
 pub mod paging;
 pub mod parquet;
 pub mod plot;
 pub mod records;
 pub mod report;
+pub mod study;
 
 pub use names::shown;
 

@@ -1,6 +1,5 @@
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{Cell, CellAlignment, Table};
-use margay_lab::reproduce::{Bound, Reproduction};
 use margay_lab::{Outcome, ResultRow};
 use margay_trace::TraceInfo;
 use std::collections::BTreeMap;
@@ -332,59 +331,5 @@ pub fn trace_info(name: &str, info: &TraceInfo) -> String {
     }
     counts.first_bad.iter().for_each(|bad| line("bad line", bad.clone()));
     info.warnings.iter().for_each(|warning| line("warning", warning.clone()));
-    text
-}
-
-/// The table of published and measured values, and those of the figures.
-pub fn reproduction(title: &str, result: &Reproduction, over: &str) -> String {
-    let mut table = new_table(&["cell", "measure", "published", "to be met", "measured", "+-", "off by", "bound", ""]);
-    for one in &result.comparisons {
-        let digits = if one.wanted.abs() < 100.0 { 3 } else { 0 };
-        let off = match one.bound {
-            Bound::Absolute(_) => format!("{:+.2}", one.measured - one.wanted),
-            _ if one.wanted == 0.0 => format!("{:+}", one.measured),
-            _ => format!("{:+.2} %", one.relative() * 100.0),
-        };
-        let verdict = match one.holds() {
-            Some(true) => "ok",
-            Some(false) => "MISSED",
-            None => "",
-        };
-        table.add_row(vec![
-            Cell::new(&one.cell),
-            Cell::new(&one.measure),
-            right(&one.published),
-            right(format!("{:.digits$}", one.wanted)),
-            right(format!("{:.digits$}", one.measured)),
-            right(format!("{:.digits$}", one.deviation)),
-            right(off),
-            right(one.bound),
-            Cell::new(verdict),
-        ]);
-    }
-    let mut text = format!("{title}, means over {over}\n{table}\n");
-    for figure in &result.figures {
-        let mut header = vec![figure.x.clone()];
-        header.extend(figure.curves.iter().map(|(name, _)| name.clone()));
-        let mut table = Table::new();
-        table.load_style(ASCII_MARKDOWN).set_header(header);
-        let points = || figure.curves.iter().flat_map(|(_, points)| points);
-        let mut xs: Vec<f64> = points().map(|(x, _)| *x).collect();
-        xs.sort_by(f64::total_cmp);
-        xs.dedup();
-        let digits = if points().all(|(_, y)| y.abs() < 10.0) { 3 } else { 1 };
-        for x in xs {
-            let value = |points: &Vec<(f64, f64)>| {
-                let found = points.iter().find(|(other, _)| *other == x);
-                found.map_or(String::new(), |(_, y)| format!("{y:.digits$}"))
-            };
-            let values = figure.curves.iter().map(|(_, points)| right(value(points)));
-            table.add_row(std::iter::once(right((x * 1000.0).round() / 1000.0)).chain(values));
-        }
-        let _ = writeln!(text, "{} ({})\n{table}", figure.title, figure.y);
-    }
-    result.findings.iter().for_each(|finding| {
-        let _ = writeln!(text, "{finding}");
-    });
     text
 }

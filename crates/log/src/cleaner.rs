@@ -37,7 +37,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     pub fn clean_step<C: Client<O>>(&mut self, client: &mut C, budget_pages: u32) -> Result<Progress, LogError> {
         let victim = match self.victim {
             Some(victim) => victim,
-            None => match self.begin_cleaning() {
+            None => match self.begin_cleaning(client) {
                 Some(victim) => {
                     if C::GIVES_UP {
                         self.ask_client(client, victim);
@@ -142,8 +142,11 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.config.is_paced() && (room >= valid + 2 || self.relocation.head.room() >= valid)
     }
 
-    fn begin_cleaning(&mut self) -> Option<SegmentId> {
-        let chosen = self.chosen_victim();
+    fn begin_cleaning<C: Client<O>>(&mut self, client: &C) -> Option<SegmentId> {
+        let mut chosen = self.chosen_victim();
+        if C::GIVES_UP && chosen.is_none() {
+            chosen = client.victim(&self.segments);
+        }
         let victim = match chosen {
             Some(victim) => victim,
             None => self.selection.select(&self.segments, self.now)?,

@@ -17,12 +17,18 @@ pub enum ReproduceCommand {
         /// The HP trace of fms [default: hplajw-1week.srt.zst in $MARGAY_TRACES or ../shared/traces]
         #[arg(long, value_name = "FILE")]
         hp_trace: Option<PathBuf>,
+        /// Number of times that the HP trace is replayed: weeks like it, one after the other
+        #[arg(long, default_value_t = 1, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=1000))]
+        hp_passes: u32,
         /// A trace of page references for lda-gc; may be repeated [default: as for lda-gc]
         #[arg(long = "trace", value_name = "FILE")]
         traces: Vec<PathBuf>,
         /// Size of the page cache of lda-gc [default: 4M, or 1M for the trace that travels with the program]
         #[arg(long, value_name = "SIZE")]
         cache: Option<String>,
+        /// Count the handing over of pages from the cache to flash in merges, 50 us for each, as I/O time in lda-gc
+        #[arg(long)]
+        count_handover: bool,
         /// Run only what has published figures
         #[arg(long)]
         tables_only: bool,
@@ -43,6 +49,9 @@ pub enum ReproduceCommand {
         /// The HP trace for figures 14 to 17 [default: hplajw-1week.srt.zst in $MARGAY_TRACES or ../shared/traces]
         #[arg(long, value_name = "FILE")]
         hp_trace: Option<PathBuf>,
+        /// Number of times that the HP trace is replayed: weeks like it, one after the other
+        #[arg(long, default_value_t = 1, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=1000))]
+        hp_passes: u32,
         /// Run only the tables with published bounds, not the figures
         #[arg(long)]
         tables_only: bool,
@@ -77,6 +86,9 @@ pub enum ReproduceCommand {
         /// Size of the page cache [default: 4M, or 1M for the trace that travels with the program]
         #[arg(long, value_name = "SIZE")]
         cache: Option<String>,
+        /// Count the handing over of pages from the cache to flash in merges, 50 us for each, as I/O time
+        #[arg(long)]
+        count_handover: bool,
         /// Folder for the page (.html), tables (.csv) and plots (.svg)
         #[arg(long, default_value = "out/lda-gc")]
         folder: PathBuf,

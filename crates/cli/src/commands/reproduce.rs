@@ -104,11 +104,16 @@ enum Study {
 }
 
 impl Study {
-    fn fms(seeds: u32, hp_trace: Option<PathBuf>, tables_only: bool) -> Self {
-        Self::Fms(fms::Options { seeds, hp_trace: hp_trace.or_else(find_hp_trace), tables_only })
+    fn fms(seeds: u32, hp_trace: Option<PathBuf>, hp_passes: u32, tables_only: bool) -> Self {
+        Self::Fms(fms::Options { seeds, hp_trace: hp_trace.or_else(find_hp_trace), hp_passes, tables_only })
     }
 
-    fn lda_gc(traces: Vec<PathBuf>, cache: Option<&str>, tables_only: bool) -> Result<Self, Failure> {
+    fn lda_gc(
+        traces: Vec<PathBuf>,
+        cache: Option<&str>,
+        counts_handover: bool,
+        tables_only: bool,
+    ) -> Result<Self, Failure> {
         let traces = VmTraces::find(traces)?;
         let frames = match cache {
             Some(cache) => bytes(cache)? / 2048,
@@ -117,7 +122,8 @@ impl Study {
         };
         let frames = u32::try_from(frames).ok().filter(|frames| (64..1 << 24).contains(frames));
         let frames = frames.ok_or_else(|| Failure::Usage("--cache: expected 128K to 32G".into()))?;
-        Ok(Self::LdaGc(lda_gc::Options { traces: traces.paths.clone(), tables_only, frames }, traces))
+        let options = lda_gc::Options { traces: traces.paths.clone(), tables_only, frames, counts_handover };
+        Ok(Self::LdaGc(options, traces))
     }
 
     fn paper(&self) -> &'static Paper {
@@ -163,7 +169,11 @@ impl Study {
             Self::Fms(options) => {
                 made.push(format!("seeds for each cell: {} (--seeds, 8 by default)", options.seeds));
                 made.push(match &options.hp_trace {
-                    Some(path) => format!("the HP trace: {} (--hp-trace)", path.display()),
+                    Some(path) => format!(
+                        "the HP trace: {} (--hp-trace), replayed {} times (--hp-passes, 1 by default)",
+                        path.display(),
+                        options.hp_passes
+                    ),
                     None => "the HP trace was not found, and Figs. 14 to 17 were left out: it does not travel with the program (--hp-trace)".into(),
                 });
                 made.push(part(options.tables_only).into());
@@ -179,6 +189,8 @@ impl Study {
                     "size of the page cache: {} KiB (--cache; the paper's is 4096 KiB)",
                     u64::from(options.frames) * 2
                 ));
+                let handover = if options.counts_handover { "counts" } else { "does not count" };
+                made.push(format!("handing pages over from the cache {handover} as I/O time (--count-handover)"));
                 made.push(part(options.tables_only).into());
             }
         }
@@ -188,22 +200,33 @@ impl Study {
 
 pub fn run(command: ReproduceCommand) -> Result<(), Failure> {
     let (studies, folder, force, quiet, is_all) = match command {
-        ReproduceCommand::All { output, seeds, hp_trace, traces, cache, tables_only, force, quiet } => {
+        ReproduceCommand::All {
+            output,
+            seeds,
+            hp_trace,
+            hp_passes,
+            traces,
+            cache,
+            count_handover,
+            tables_only,
+            force,
+            quiet,
+        } => {
             let studies = vec![
-                Study::fms(seeds.unwrap_or(8), hp_trace, tables_only),
+                Study::fms(seeds.unwrap_or(8), hp_trace, hp_passes, tables_only),
                 Study::Moda(moda::Options { seeds: seeds.unwrap_or(5), tables_only }),
-                Study::lda_gc(traces, cache.as_deref(), tables_only)?,
+                Study::lda_gc(traces, cache.as_deref(), count_handover, tables_only)?,
             ];
             (studies, output, force, quiet, true)
         }
-        ReproduceCommand::Fms { seeds, folder, hp_trace, tables_only, force, quiet } => {
-            (vec![Study::fms(seeds, hp_trace, tables_only)], folder, force, quiet, false)
+        ReproduceCommand::Fms { seeds, folder, hp_trace, hp_passes, tables_only, force, quiet } => {
+            (vec![Study::fms(seeds, hp_trace, hp_passes, tables_only)], folder, force, quiet, false)
         }
         ReproduceCommand::Moda { seeds, folder, tables_only, force, quiet } => {
             (vec![Study::Moda(moda::Options { seeds, tables_only })], folder, force, quiet, false)
         }
-        ReproduceCommand::LdaGc { folder, traces, cache, tables_only, force, quiet } => {
-            (vec![Study::lda_gc(traces, cache.as_deref(), tables_only)?], folder, force, quiet, false)
+        ReproduceCommand::LdaGc { folder, traces, cache, count_handover, tables_only, force, quiet } => {
+            (vec![Study::lda_gc(traces, cache.as_deref(), count_handover, tables_only)?], folder, force, quiet, false)
         }
     };
     let place = Place::new(&folder, force)?;

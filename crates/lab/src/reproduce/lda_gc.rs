@@ -4,6 +4,7 @@
 mod claims;
 mod example;
 mod figures;
+mod more;
 mod text;
 
 use super::{Reproduction, Watcher};
@@ -25,6 +26,8 @@ pub struct Options {
     pub tables_only: bool,
     /// Pages of 2 KiB that the cache holds; the paper's has 2048.
     pub frames: u32,
+    /// Whether handing pages over from the cache in merges counts as I/O time.
+    pub counts_handover: bool,
 }
 
 const MIB: u32 = 1 << 20;
@@ -60,6 +63,8 @@ enum Cell {
     LogBlocks(u32),
     Window(u32),
     Adaptive(u32),
+    Wide(Window),
+    PageMapped(u32),
 }
 
 fn scheme(name: &str) -> Scheme {
@@ -82,11 +87,13 @@ fn setup(cell: Cell, scheme: Scheme, frames: u32) -> PagingSetup {
         Cell::LogBlocks(blocks) => setup.log_blocks = blocks,
         Cell::Window(size) => setup.cache.window = Window::Static(size),
         Cell::Adaptive(start) => setup.cache.window = Window::Adaptive { start },
+        Cell::Wide(window) => (setup.log_blocks, setup.cache.window) = (more::WIDE, window),
+        Cell::PageMapped(blocks) => (setup.store, setup.log_blocks) = (PagingStore::PageLevel, blocks),
     }
     setup
 }
 
-/// The cache of the sweep is a half to four times the one asked for.
+/// The cache of the sweep is a quarter to four times the one asked for.
 fn cells(tables_only: bool, frames: u32) -> Vec<(Cell, Scheme)> {
     let mut cells = Vec::new();
     for (reading, _) in READINGS {
@@ -97,11 +104,12 @@ fn cells(tables_only: bool, frames: u32) -> Vec<(Cell, Scheme)> {
         return cells;
     }
     for name in SWEPT {
-        cells.extend([2, 4, 6, 8, 12, 16].map(|quarters| (Cell::Cache(frames / 4 * quarters), scheme(name))));
+        cells.extend([1, 2, 4, 6, 8, 12, 16].map(|quarters| (Cell::Cache(frames / 4 * quarters), scheme(name))));
         cells.extend([8, 16, 32, 64, 128, 256].map(|blocks| (Cell::LogBlocks(blocks), scheme(name))));
     }
     cells.extend([1, 2, 4, 8, 16, 31].map(|size| (Cell::Window(size), scheme("LDA-GC5"))));
     cells.extend([1, 8, 31].map(|start| (Cell::Adaptive(start), scheme("LDA-GC5"))));
+    cells.extend(more::cells());
     cells
 }
 
@@ -123,7 +131,7 @@ type Result1<T> = Result<T, LabError>;
 /// Rows of one trace in the order of the cells.
 fn run_trace(
     path: &std::path::Path,
-    (cells, frames): (&[(Cell, Scheme)], u32),
+    (cells, options): (&[(Cell, Scheme)], &Options),
     done: &AtomicUsize,
     total: usize,
     watcher: &dyn Watcher,
@@ -138,8 +146,9 @@ fn run_trace(
             .with_max_len(1)
             .map(|at| {
                 let (cell, scheme) = cells[*at];
-                let row =
-                    trace.run(&setup(cell, scheme, frames), &mut |_| watcher.done(done.load(Ordering::Relaxed), total));
+                let setup =
+                    PagingSetup { counts_handover: options.counts_handover, ..setup(cell, scheme, options.frames) };
+                let row = trace.run(&setup, &mut |_| watcher.done(done.load(Ordering::Relaxed), total));
                 done.fetch_add(1, Ordering::Relaxed);
                 row
             })
@@ -158,7 +167,7 @@ pub fn run(options: &Options, watcher: &dyn Watcher) -> Result1<Reproduction> {
     let total = cells.len() * options.traces.len();
     let mut rows = Vec::new();
     for path in &options.traces {
-        rows.push(run_trace(path, (&cells, options.frames), &done, total, watcher)?);
+        rows.push(run_trace(path, (&cells, options), &done, total, watcher)?);
     }
     let study = Study { cells: &cells, rows: &rows };
     let mut out = Reproduction::default();
@@ -169,6 +178,7 @@ pub fn run(options: &Options, watcher: &dyn Watcher) -> Result1<Reproduction> {
         study.sweeps(&mut out);
     }
     study.find(&mut out);
+    out.findings.extend(study.more());
     out.paging = rows.into_iter().flatten().collect();
     Ok(out)
 }

@@ -1,7 +1,7 @@
 //! The figures of the study, and the claims that its text makes about them.
 
 use super::{INITIAL_PAGES, PLACEMENTS, POLICIES, TABLES, base, of, pentium, pentium_bytes_per_s, with, workload};
-use crate::experiment::{AddressChoice, Capacity, Experiment, Source, TraceSource};
+use crate::experiment::{AddressChoice, Capacity, Experiment, Limit, Source, TraceSource};
 use crate::reproduce::{Axis, Basis, Bound, Claim, Curve, Figure, Point, Reproduction, Watcher, run_cells};
 use crate::{LabError, Outcome, ResultRow};
 use margay_media::DeviceSpec;
@@ -145,7 +145,12 @@ pub(super) fn pairs(seeds: &Range<u64>, watcher: &dyn Watcher, out: &mut Reprodu
 }
 
 /// The real week on a flash of the given size, segment size and share of data: 1 KiB pages, folded onto the flash.
-fn hp_base(path: &Path, flash_mib: u64, segment_kib: u32, percent: f64) -> Result<Experiment, LabError> {
+fn hp_base(
+    (path, passes): (&Path, u32),
+    flash_mib: u64,
+    segment_kib: u32,
+    percent: f64,
+) -> Result<Experiment, LabError> {
     let mut device = DeviceSpec::load("intel-series2plus-24mb")?;
     device.page_bytes = 1024;
     device.pages_per_segment = segment_kib;
@@ -154,6 +159,7 @@ fn hp_base(path: &Path, flash_mib: u64, segment_kib: u32, percent: f64) -> Resul
     let source = TraceSource { path: path.into(), options, addresses: AddressChoice::Fold };
     let mut experiment = Experiment::new(device, Source::Trace(source));
     experiment.reserved_segments = 1;
+    experiment.limit = Limit::Times(passes.max(1));
     let limit = experiment.config().limit_pages(&experiment.device.geometry()?, 3)?;
     let data_pages = f64::from(experiment.data_pages()?);
     experiment.capacity = Capacity::Pages(((percent / 100.0 * data_pages) as u32).min(limit));
@@ -163,8 +169,9 @@ fn hp_base(path: &Path, flash_mib: u64, segment_kib: u32, percent: f64) -> Resul
 const ONE_WEEK: &str = "other traces than the papers': one week of the same machine, both disks";
 
 /// Figures 14 to 17: the real week.
-pub(super) fn hp(path: &Path, watcher: &dyn Watcher, out: &mut Reproduction) -> Result<(), LabError> {
-    let start = hp_base(path, 24, 128, 85.0)?;
+pub(super) fn hp(path: &Path, passes: u32, watcher: &dyn Watcher, out: &mut Reproduction) -> Result<(), LabError> {
+    let trace = (path, passes);
+    let start = hp_base(trace, 24, 128, 85.0)?;
     let mut cells = Vec::new();
     for separate_read_only in [false, true] {
         for policy in &POLICIES {
@@ -211,9 +218,9 @@ pub(super) fn hp(path: &Path, watcher: &dyn Watcher, out: &mut Reproduction) -> 
         let mut cells = Vec::new();
         for value in values {
             let at = match name {
-                "fig15-hp-utilization" => hp_base(path, 24, 128, *value)?,
-                "fig16-hp-flash-size" => hp_base(path, *value as u64, 128, 85.0)?,
-                _ => hp_base(path, 24, *value as u32, 85.0)?,
+                "fig15-hp-utilization" => hp_base(trace, 24, 128, *value)?,
+                "fig16-hp-flash-size" => hp_base(trace, *value as u64, 128, 85.0)?,
+                _ => hp_base(trace, 24, *value as u32, 85.0)?,
             };
             for (placement, text) in [PLACEMENTS[0], PLACEMENTS[3], PLACEMENTS[4], PLACEMENTS[5]] {
                 let mut cell = with(&at, POLICIES[2].selection, text)?;

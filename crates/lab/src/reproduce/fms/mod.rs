@@ -49,6 +49,8 @@ pub struct Options {
     pub seeds: u32,
     /// The real trace for figures 14 to 17.
     pub hp_trace: Option<PathBuf>,
+    /// Number of times that the real trace is replayed, at least once.
+    pub hp_passes: u32,
     /// Only what has published figures.
     pub tables_only: bool,
 }
@@ -278,7 +280,7 @@ pub fn run(options: &Options, watcher: &dyn Watcher) -> Result<Reproduction, Lab
     figures::locality_and_utilization(&seeds, watcher, &mut out)?;
     figures::pairs(&seeds, watcher, &mut out)?;
     match &options.hp_trace {
-        Some(path) => figures::hp(path, watcher, &mut out)?,
+        Some(path) => figures::hp(path, options.hp_passes, watcher, &mut out)?,
         None => out.findings.push(
             "Figs. 14 to 17 were left out: they need a week of the HP traces, hplajw-1week.srt.zst, which does not travel with the program; name it with --hp-trace".into(),
         ),

@@ -22,7 +22,7 @@ fn merge(scheme: Scheme) -> Result<GcTotals, LabError> {
     let store = HybridConfig { mapping, ..HybridConfig::swap(32, 1) };
     let geometry = Geometry::new(10, 4, 2048).expect("a small device");
     let cache = CacheConfig { lru_region: LruRegion::Fixed { percent: 50.0 }, ..CacheConfig::new(8, scheme) };
-    let mut paging = Paging::new(Plain::new(NullFlash::new(geometry)), store, cache, true)?;
+    let mut paging = Paging::new(Plain::new(NullFlash::new(geometry)), store, cache, |_| true)?;
     let visits: [(bool, &[u32]); 9] = [
         (WRITE, &[1, 2, 5, 6]),
         (READ, &[8, 9, 10, 11, 12, 13, 14, 15]),

@@ -115,7 +115,7 @@ fn a_replay_counts_the_same_whether_or_not_the_numbering_has_holes() {
     let path = folder.path().join("holes.vmt");
     let both = |store: &[&str]| ["chunks", "dense"].map(|pages| counts(&path, &[store, &["--pages", pages]].concat()));
     // Every third page of forty chunks over the page-mapped log.
-    let thirds: Vec<u64> = (0..40 * 64).filter(|page| page.is_multiple_of(3)).collect();
+    let thirds: Vec<u64> = (0..40 * 64).filter(|page: &u64| page.is_multiple_of(3)).collect();
     trace(&path, shuffled(&thirds));
     let [chunks, dense] = both(&["--store", "page", "-s", "du-gc", "-s", "da-gc", "-s", "lda-gc2"]);
     assert_eq!(chunks, dense);

@@ -296,3 +296,16 @@ fn over_utilization(figure: &Figure, out: &mut Reproduction) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_real_week_is_replayed_as_often_as_asked_and_once_at_least() {
+        for (asked, times) in [(0, 1), (1, 1), (6, 6)] {
+            let experiment = hp_base((Path::new("week.srt"), asked), 24, 128, 85.0).unwrap();
+            assert_eq!(experiment.limit, Limit::Times(times));
+        }
+    }
+}

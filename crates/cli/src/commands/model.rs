@@ -13,9 +13,14 @@ pub fn run(name: Option<String>, values: &[String]) -> Result<(), Failure> {
         return Ok(());
     };
     let mut parameters = BTreeMap::new();
+    let mut idle = None;
     for value in values {
         let wanted = || Failure::Usage(format!("'{value}': expected key=number, for instance alpha=1.1"));
         let (key, number) = value.split_once('=').ok_or_else(wanted)?;
+        if key == "idle" {
+            idle = Some(share(number)?);
+            continue;
+        }
         let number: f64 = number.parse().map_err(|_| wanted())?;
         let provisioning = match key {
             "op" => Some(OverProvisioning::from_over_provisioning(number)?),
@@ -29,12 +34,36 @@ pub fn run(name: Option<String>, values: &[String]) -> Result<(), Failure> {
             None => parameters.insert(key.into(), number),
         };
     }
+    let given = parameters.get("alpha").copied();
+    if let (Some(idle), Some(alpha)) = (idle, parameters.get_mut("alpha")) {
+        *alpha = OverProvisioning::from_alpha(*alpha * (1.0 - idle))?.alpha();
+    }
     let results = evaluate(&name, &parameters)?;
-    if let Some(alpha) = parameters.get("alpha") {
-        say!("{}", OverProvisioning::from_alpha(*alpha)?);
+    if let Some(alpha) = given {
+        say!("{}", OverProvisioning::from_alpha(alpha)?);
+    }
+    if let (Some(_), Some(alpha)) = (idle, parameters.get("alpha")) {
+        say!("without the idle segments: {}", OverProvisioning::from_alpha(*alpha)?);
     }
     for (what, value) in results {
         say!("{what} = {value:.6}");
     }
+    if given.is_some() && idle.is_none() {
+        say!("physical pages are those from which victims are drawn; on a device some segments are open or kept free,");
+        say!("so a replay at the same over-provisioning costs more: idle=3/1024 takes 3 of 1,024 segments off");
+        say!("(margay replay prints its effective over-provisioning, for which this model holds)");
+    }
     Ok(())
+}
+
+/// The share that `3/1024` or `0.003` is.
+fn share(text: &str) -> Result<f64, Failure> {
+    let wrong =
+        || Failure::Usage(format!("idle={text}: expected idle segments / all segments, for instance idle=3/1024"));
+    let number = |text: &str| text.parse::<f64>().map_err(|_| wrong());
+    let share = match text.split_once('/') {
+        Some((idle, all)) => number(idle)? / number(all)?,
+        None => number(text)?,
+    };
+    if (0.0..1.0).contains(&share) { Ok(share) } else { Err(wrong()) }
 }

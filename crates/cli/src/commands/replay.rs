@@ -1,27 +1,32 @@
+use super::compare::{run_all, with_seeds};
 use super::progress;
-use crate::args::ReplayArgs;
+use crate::args::{Given, ReplayArgs};
 use crate::failure::Failure;
-use crate::output::{self, plot, report};
-use margay_lab::Experiment;
+use crate::output::{self, run_plots, runs};
+use margay_lab::Sources;
 use std::sync::atomic::Ordering;
 
-pub fn run(args: ReplayArgs) -> Result<(), Failure> {
+pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
+    let (args, given) = Given::complete(args, &args.file)?;
     output::check(&args.output)?;
-    let (selection, placement) = (args.selection.parse()?, args.placement.parse()?);
-    let (experiment, prepared) = args.setup.experiment()?;
-    let experiment = Experiment { selection, placement, ..experiment };
-    let bar = progress::bar(args.output.quiet);
-    let interrupted = progress::interrupt_flag();
-    let outcome = margay_lab::run_prepared(&experiment, &prepared, &mut |step| {
-        progress::show(&bar, step);
-        !interrupted.load(Ordering::Relaxed)
-    });
-    bar.finish_and_clear();
-    let outcome = outcome?;
-    let outcomes = std::slice::from_ref(&outcome);
-    output::write_outcomes(&args.output, outcomes, |outcomes| outcomes.iter().map(report::outcome).collect())?;
-    if let Some(path) = &args.output.plot {
-        plot::replay(path, args.output.force.existing(), &outcome)?;
+    let (experiment, prepared) = args.settings.prepare(&Sources::default())?;
+    given.save()?;
+    let seeds = args.seeds.unwrap_or(1);
+    let outcomes = if seeds > 1 {
+        run_all(&with_seeds(&experiment, Some(seeds)), &prepared, args.jobs, args.output.quiet)?
+    } else {
+        let bar = progress::bar(args.output.quiet);
+        let interrupted = progress::interrupt_flag();
+        let outcome = margay_lab::run_prepared(&experiment, &prepared, &mut |step| {
+            progress::show(&bar, step);
+            !interrupted.load(Ordering::Relaxed)
+        });
+        bar.finish_and_clear();
+        vec![outcome?]
+    };
+    output::write_outcomes(&args.output, &outcomes, runs::replay)?;
+    if let (Some(path), Some(first)) = (&args.output.plot, outcomes.first()) {
+        run_plots::replay(path, args.output.force.existing(), first)?;
     }
     Ok(())
 }

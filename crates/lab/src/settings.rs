@@ -34,7 +34,7 @@ pub enum Addresses {
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Settings {
-    /// A trace file, or a workload such as `random` or `hot-cold:90/10,writes=100000` (see `margay policies workloads`), or a .toml file that describes a workload
+    /// A trace file, or a workload such as `random` or `hot-cold:90/10,writes=100000` (see `margay policies workloads`), or a .toml file: one that describes a workload, or an experiment file
     pub source: Option<String>,
     /// Selection policy: which segment is cleaned next (see `margay policies selection`)
     #[cfg_attr(feature = "clap", arg(long, short = 's', value_name = "POLICY"))]

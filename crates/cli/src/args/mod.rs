@@ -85,8 +85,16 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Replay a trace or workload under many policies, on all cores, and mark the best
     Compare(CompareArgs),
-    /// Replay with every value of every option crossed with every value of the others, on all cores; one row for each
-    /// point. A sweep that was stopped goes on where it was when it is started again
+    /// Replay with every value of every option crossed with every value of the others, on all cores
+    ///
+    /// Every option of `margay replay` takes several values here: a list with commas, a range FROM..TO:STEP with both ends (or
+    /// FROM..TO:*FACTOR), or the option repeated.
+    ///
+    /// `margay sweep random --over-provisioning 0.07..0.28:0.03 -s greedy,cat --seeds 5 -o op.csv`
+    ///
+    /// Finished points are kept in a file beside the output (its name with .points) and never run again: started anew after
+    /// ctrl-C, a crash or a full disk, the sweep goes on, and with more values it runs those that are new. The output has its
+    /// name only when all points are finished.
     Sweep(SweepArgs),
     /// Write a generated workload as a trace file
     Generate(GenerateArgs),

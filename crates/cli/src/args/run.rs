@@ -52,14 +52,6 @@ pub struct CompareArgs {
     pub file: FileArgs,
 }
 
-/// Every option of `margay replay` takes several values here: a list with commas, a range FROM..TO:STEP with both ends (or
-/// FROM..TO:*FACTOR), or the option repeated.
-///
-/// `margay sweep random --over-provisioning 0.07..0.28:0.03 -s greedy,cat --seeds 5 -o op.csv`
-///
-/// Finished points are kept in a file beside the output (its name with .points) and never run again: started anew after
-/// ctrl-C, a crash or a full disk, the sweep goes on, and with more values it runs those that are new. The output has its
-/// name only when all points are finished.
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct SweepArgs {

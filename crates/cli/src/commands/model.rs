@@ -1,11 +1,13 @@
 use crate::failure::Failure;
+use crate::output::wrapped_at;
 use margay_theory::{OverProvisioning, evaluate, models};
 use std::collections::BTreeMap;
 
 pub fn run(name: Option<String>, values: &[String]) -> Result<(), Failure> {
     let Some(name) = name else {
         for model in models() {
-            say!("{:<20} {}  [{}]", model.name, model.summary, model.source);
+            let what = format!("{}  [{}]", model.summary, model.source);
+            say!("{:<20} {}", model.name, wrapped_at(&what, 21).trim_end());
             for (key, meaning) in model.parameters {
                 say!("{:<20}   {key}: {meaning}", "");
             }
@@ -40,18 +42,19 @@ pub fn run(name: Option<String>, values: &[String]) -> Result<(), Failure> {
     }
     let results = evaluate(&name, &parameters)?;
     if let Some(alpha) = given {
-        say!("{}", OverProvisioning::from_alpha(alpha)?);
+        let line = OverProvisioning::from_alpha(alpha)?.to_string();
+        say!("{}", wrapped_at(&line, 0).trim_end());
     }
     if let (Some(_), Some(alpha)) = (idle, parameters.get("alpha")) {
-        say!("without the idle segments: {}", OverProvisioning::from_alpha(*alpha)?);
+        let line = format!("without the idle segments: {}", OverProvisioning::from_alpha(*alpha)?);
+        say!("{}", wrapped_at(&line, 0).trim_end());
     }
     for (what, value) in results {
         say!("{what} = {value:.6}");
     }
     if given.is_some() && idle.is_none() {
-        say!("physical pages are those from which victims are drawn; on a device some segments are open or kept free,");
-        say!("so a replay at the same over-provisioning costs more: idle=3/1024 takes 3 of 1,024 segments off");
-        say!("(margay replay prints its effective over-provisioning, for which this model holds)");
+        let note = "Physical pages are those from which victims are drawn. On a device some segments are open or kept free, so a replay at the same over-provisioning costs more: idle=3/1024 takes 3 of 1,024 segments off, and margay replay prints its effective over-provisioning, for which this model holds.";
+        say!("{}", wrapped_at(note, 0).trim_end());
     }
     Ok(())
 }

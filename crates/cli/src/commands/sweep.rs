@@ -127,7 +127,8 @@ fn unfinished(
     if let Some((at, error)) = swept.failures.first() {
         let more = swept.failures.len() - 1;
         let others = if more > 0 { format!(" (and {more} more points)") } else { String::new() };
-        return Failure::Run(format!("the point {} failed: {error}{others}; {text}", points[*at].name()));
+        let advice = "take it out of the sweep, or mend what is wrong with it, and run the command again";
+        return Failure::Run(format!("the point {} failed: {error}{others}; {advice}; {text}", points[*at].name()));
     }
     Failure::Interrupted(format!("stopped; {text}; run the same command again to go on"))
 }

@@ -68,7 +68,7 @@ pub fn write_outcomes(
 ) -> Result<(), Failure> {
     let bytes = match args.format.unwrap_or_default() {
         OutputFormat::Table => table(outcomes).into_bytes(),
-        OutputFormat::Json => records::json(outcomes)?,
+        OutputFormat::Json => records::outcomes_json(outcomes)?,
         OutputFormat::Csv => records::csv(outcomes)?,
         OutputFormat::Parquet => records::parquet(outcomes)?,
     };

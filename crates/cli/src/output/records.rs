@@ -1,5 +1,6 @@
 use crate::args::OutputFormat;
 use crate::failure::Failure;
+use margay_lab::statistics::Interval;
 use margay_lab::summary::Group;
 use margay_lab::sweep::{Point, plain};
 use margay_lab::{Outcome, ResultRow};
@@ -112,6 +113,25 @@ pub fn rows(format: OutputFormat, rows: &[Map<String, Value>]) -> Result<Vec<u8>
         }
         OutputFormat::Csv | OutputFormat::Table => write_csv(rows),
     }
+}
+
+/// The outcomes of runs as JSON, each with what is known of its group.
+pub fn outcomes_json(outcomes: &[Outcome]) -> Result<Vec<u8>, Failure> {
+    #[derive(Serialize)]
+    struct OfGroup<'a> {
+        #[serde(flatten)]
+        outcome: &'a Outcome,
+        /// Write amplification in the warm window over the seeds.
+        group_wa_warm: Interval,
+    }
+    let rows: Vec<&ResultRow> = outcomes.iter().map(|outcome| &outcome.row).collect();
+    let groups = Group::by_policies(rows.iter().copied());
+    let of = |outcome: &&Outcome| {
+        let group = groups.iter().find(|group| group.rows.iter().any(|row| std::ptr::eq(*row, &outcome.row)));
+        group.map_or(Interval::exact(outcome.row.wa_warm), Group::wa)
+    };
+    let all: Vec<_> = outcomes.iter().map(|outcome| OfGroup { outcome, group_wa_warm: of(&outcome) }).collect();
+    json(&all)
 }
 
 /// The rows of runs as CSV.

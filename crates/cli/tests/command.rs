@@ -227,6 +227,8 @@ fn an_experiment_file_holds_what_options_say_and_the_command_line_wins() {
     fails(&["replay", "-e", &file, "-q"], 3, "several values are for `margay sweep`");
     std::fs::write(&path, "source = 'random'\nlow_water = 3\nlow-water = 4\n").unwrap();
     fails(&["replay", "-e", &file, "-q"], 3, "'low-water' is given twice");
+    std::fs::write(&path, "source = 'random'\nutilization = 0.8\nover-provisioning = 0.2\n").unwrap();
+    fails(&["replay", "-e", &file, "-q"], 3, "'utilization' and 'over-provisioning' exclude each other");
     std::fs::write(&path, "source = 'random,writes=5000'\ndevice = 'intel-series2plus-24mb'\n").unwrap();
     // The names that options had in earlier versions still work.
     let paced = |row: serde_json::Value| row["most_pages_per_write"].as_u64();

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::write_file;
 use clap::Args;
 use margay_host::Existing;
-use margay_lab::settings::{from_table, put_over, to_table};
+use margay_lab::settings::{EXCLUSIVE, from_table, put_over, to_table};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -113,6 +113,15 @@ impl Given {
             file = Some(path);
         }
         let lower = file.as_deref().map(read).transpose()?.unwrap_or_default();
+        for group in EXCLUSIVE {
+            let given: Vec<&str> = group.iter().copied().filter(|key| lower.contains_key(*key)).collect();
+            if let (Some(path), [one, other, ..]) = (&file, given.as_slice()) {
+                return Err(Failure::Input(format!(
+                    "{}: '{one}' and '{other}' exclude each other; take one out",
+                    path.display()
+                )));
+            }
+        }
         if let Some(path) = &args.save_experiment {
             crate::output::check_new(Some(path), existing(&options))?;
         }

@@ -28,6 +28,21 @@ pub struct ReplayArgs {
     pub file: FileArgs,
 }
 
+/// How many runs there are, and how many of them are shown.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct ManyArgs {
+    /// Run everything with this many seeds, from --seed on [default: 5 where workload or policy is random]
+    #[arg(long, value_name = "NUMBER")]
+    pub seeds: Option<u32>,
+    /// Number of threads [default: one for each core]
+    #[arg(long, short = 'j', value_name = "THREADS")]
+    pub jobs: Option<usize>,
+    /// Show all rows of the table: of a comparison not only the ten best, of a sweep not only the first ones
+    #[arg(long)]
+    pub all: bool,
+}
+
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct CompareArgs {
@@ -35,15 +50,9 @@ pub struct CompareArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub settings: Settings,
-    /// Run each pair of policies with this many seeds, from --seed on [default: 5 where workload or policy is random]
-    #[arg(long, value_name = "NUMBER")]
-    pub seeds: Option<u32>,
-    /// Number of threads [default: one for each core]
-    #[arg(long, short = 'j', value_name = "THREADS")]
-    pub jobs: Option<usize>,
-    /// Show all pairs of policies, not only the ten best
-    #[arg(long)]
-    pub all: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub many: ManyArgs,
     #[command(flatten)]
     #[serde(flatten)]
     pub output: OutputArgs,
@@ -58,15 +67,9 @@ pub struct SweepArgs {
     #[command(flatten)]
     #[serde(skip)]
     pub grid: GridArgs,
-    /// Run each point with this many seeds, from --seed on [default: 5 where workload or policy is random]
-    #[arg(long, value_name = "NUMBER")]
-    pub seeds: Option<u32>,
-    /// Number of threads [default: one for each core]
-    #[arg(long, short = 'j', value_name = "THREADS")]
-    pub jobs: Option<usize>,
-    /// Show all rows of the table, not only the first ones
-    #[arg(long)]
-    pub all: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub many: ManyArgs,
     /// Run all points anew, those that are finished as well
     #[arg(long)]
     #[serde(skip)]

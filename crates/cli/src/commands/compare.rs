@@ -53,11 +53,11 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     for selection in &selections {
         for placement in &placements {
             let pair = Experiment { selection: *selection, placement: *placement, ..base.clone() };
-            experiments.append(&mut with_seeds(&pair, args.seeds));
+            experiments.append(&mut with_seeds(&pair, args.many.seeds));
         }
     }
-    let outcomes = run_all(&experiments, &prepared, args.jobs, args.output.quiet)?;
-    output::write_outcomes(&args.output, &outcomes, |outcomes| runs::comparison(outcomes, args.all))?;
+    let outcomes = run_all(&experiments, &prepared, args.many.jobs, args.output.quiet)?;
+    output::write_outcomes(&args.output, &outcomes, |outcomes| runs::comparison(outcomes, args.many.all))?;
     if let Some(path) = &args.output.plot {
         run_plots::comparison(path, args.output.force.existing(), &outcomes)?;
     }

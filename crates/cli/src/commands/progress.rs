@@ -120,7 +120,12 @@ impl Watcher for SweepBar {
     }
 
     fn ended(&self, point: usize) {
+        let is_kept = self.parts[point].load(Ordering::Relaxed) == 0;
         self.set(point, PARTS);
+        if is_kept {
+            // What was finished before says nothing of the time that the others take.
+            self.bar.reset_eta();
+        }
         let ended = self.ended.fetch_add(1, Ordering::Relaxed) + 1;
         self.bar.set_message(format!("{ended}/{} points", self.parts.len()));
     }

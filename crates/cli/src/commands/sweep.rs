@@ -68,7 +68,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Failure> {
         .collect();
     let (path, format) = target(&options, &given)?;
     output::check_plot(options.output.plot.as_deref())?;
-    let points = points(grid, options.seeds).map_err(|error| in_file(&given, error))?;
+    let points = points(grid, options.many.seeds).map_err(|error| in_file(&given, error))?;
     let journal_path = beside(&path, ".points");
     // An output with finished points beside it is of an earlier run of this sweep.
     let is_ours = journal_path.is_file();
@@ -78,7 +78,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Failure> {
     }
     given.save()?;
     let mut journal = Journal::open(&journal_path, options.restart)?;
-    let threads = options.jobs.unwrap_or_else(rayon::current_num_threads);
+    let threads = options.many.jobs.unwrap_or_else(rayon::current_num_threads);
     let bar = SweepBar::new(&points, options.output.quiet);
     let swept = margay_lab::sweep::run(&points, &mut journal, threads, &bar);
     bar.finish();
@@ -95,7 +95,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Failure> {
     if let Some(plot) = &options.output.plot {
         run_plots::sweep(plot, replace, &points, &swept.rows)?;
     }
-    crate::output::print_bytes(runs::sweep(&points, &swept.rows, options.all).as_bytes())?;
+    crate::output::print_bytes(runs::sweep(&points, &swept.rows, options.many.all).as_bytes())?;
     say!("{done} points are in {}; finished points are kept in {}", path.display(), journal_path.display());
     Ok(())
 }

@@ -54,11 +54,7 @@ fn window_note(row: &ResultRow) -> String {
         "mser-5" => "its start found by MSER-5",
         _ => "its start found by MSER over passes of the trace",
     };
-    let settled = if row.settled {
-        "the run had settled".into()
-    } else {
-        format!("NOT SETTLED: {}; --until-steady goes on until it has", row.unsettled)
-    };
+    let settled = if row.settled { "the run had settled".into() } else { format!("NOT SETTLED: {}", row.unsettled) };
     format!("host writes {} to {}, {rule}: {settled}", row.warm_from, row.warm_to)
 }
 
@@ -172,6 +168,11 @@ pub fn replay(outcomes: &[Outcome]) -> String {
     let what = Column::text("what it is", what);
     text += &wide(Column::text("measure", names), Column::number("value", "", values), what);
     text += &victims(outcomes);
+    if let Some(why) = group.unsettled().filter(|_| row.erases > 0) {
+        let what = "the write amplification of the warm window is not to be cited";
+        text +=
+            &wrapped(&format!("note: not settled ({why}), so {what}; --until-steady goes on until it has settled"), 2);
+    }
     text + &idle_note(row)
 }
 

@@ -42,6 +42,10 @@ impl PageSet {
 /// A prime, so that the pages of shifted devices coincide neither at the start nor at a power of two.
 const DEVICE_SHIFT_PAGES: u64 = 1_000_003;
 
+/// Device writes, and passes of a trace, after which a run that does not settle ends.
+const MAX_DEVICE_WRITES: u64 = 100;
+const MAX_PASSES: u64 = 30;
+
 /// The number of a page that was not numbered.
 const NOT_NUMBERED: u32 = 0;
 
@@ -221,6 +225,7 @@ pub(crate) struct Ops {
     offset_us: u64,
     last_us: u64,
     page_writes_of_pass: u64,
+    passes_done: u64,
 }
 
 impl Ops {
@@ -241,9 +246,20 @@ impl Ops {
             Limit::Once => (1, None),
             Limit::Times(times) => (u64::from(times), None),
             Limit::Writes(writes) => (u64::MAX, Some(writes)),
-            Limit::DeviceWrites(times) => (u64::MAX, Some((times * f64::from(pages)) as u64)),
+            Limit::DeviceWrites(_) | Limit::Steady { .. } => {
+                (u64::MAX, Self::expected_writes(experiment, pages, trace))
+            }
         };
-        Ok(Self { pass, pages, passes_left, writes_left, offset_us: 0, last_us: 0, page_writes_of_pass: 0 })
+        Ok(Self {
+            pass,
+            pages,
+            passes_left,
+            writes_left,
+            offset_us: 0,
+            last_us: 0,
+            page_writes_of_pass: 0,
+            passes_done: 0,
+        })
     }
 
     /// Number of host page writes of the experiment, if it is known beforehand.
@@ -256,8 +272,19 @@ impl Ops {
             Limit::Once => pass,
             Limit::Times(times) => pass.map(|writes| writes.saturating_mul(times.into())),
             Limit::Writes(writes) => Some(writes),
-            Limit::DeviceWrites(times) => Some((times * f64::from(pages)) as u64),
+            Limit::DeviceWrites(times) | Limit::Steady { max_device_writes: Some(times) } => {
+                Some((times * f64::from(pages)) as u64)
+            }
+            Limit::Steady { max_device_writes: None } => {
+                let passes = trace.map_or(0, |trace| trace.writes.saturating_mul(MAX_PASSES));
+                Some(passes.max(MAX_DEVICE_WRITES * u64::from(pages)))
+            }
         }
+    }
+
+    /// How often the source was run to its end. Operations of the batch that was handed out last belong to the pass after.
+    pub fn passes_done(&self) -> u64 {
+        self.passes_done
     }
 
     /// Puts the next operations into `out`. If it stays empty, there are none left.
@@ -267,6 +294,7 @@ impl Ops {
             self.read(out, max)?;
             if out.is_empty() {
                 self.passes_left -= 1;
+                self.passes_done += 1;
                 if self.page_writes_of_pass == 0 && self.writes_left.is_some() {
                     // A source without operations would be started over for ever.
                     self.passes_left = 0;

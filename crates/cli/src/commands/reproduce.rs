@@ -57,13 +57,15 @@ const OWN_VM_TRACE: &[u8] = include_bytes!("../../samples/sort.vmt.zst");
 struct VmTraces {
     paths: Vec<PathBuf>,
     own: Option<tempfile::TempDir>,
+    /// They are those that docs/reproduction.md tells about.
+    is_shared: bool,
 }
 
 impl VmTraces {
     /// Those that were named, or else the shared ones, or else the one that travels with the program.
     fn find(named: Vec<PathBuf>) -> Result<Self, Failure> {
         if !named.is_empty() {
-            return Ok(Self { paths: named, own: None });
+            return Ok(Self { paths: named, own: None, is_shared: false });
         }
         let folders =
             std::env::var_os("MARGAY_TRACES").map(PathBuf::from).into_iter().chain(["../shared/traces".into()]);
@@ -75,13 +77,13 @@ impl VmTraces {
             paths.sort();
         }
         if !paths.is_empty() {
-            return Ok(Self { paths, own: None });
+            return Ok(Self { paths, own: None, is_shared: true });
         }
         let failed = |error: std::io::Error| Failure::write("a temporary file", error);
         let own = tempfile::tempdir().map_err(failed)?;
         let path = own.path().join("sort.vmt.zst");
         std::fs::write(&path, OWN_VM_TRACE).map_err(failed)?;
-        Ok(Self { paths: vec![path], own: Some(own) })
+        Ok(Self { paths: vec![path], own: Some(own), is_shared: false })
     }
 
     /// What is used, for the reader.
@@ -145,6 +147,15 @@ impl Study {
         match self {
             Self::Fms(fms::Options { seeds, .. }) | Self::Moda(moda::Options { seeds, .. }) => format!("{seeds} seeds"),
             Self::LdaGc(options, _) => format!("{} traces", options.traces.len()),
+        }
+    }
+
+    /// Whether it is the run that docs/reproduction.md and the pages' paragraphs tell about.
+    fn is_default(&self) -> bool {
+        match self {
+            Self::Fms(options) => options.seeds == 8 && options.hp_trace.is_some() && options.hp_passes == 1,
+            Self::Moda(options) => options.seeds == 5,
+            Self::LdaGc(options, traces) => options.frames == 2048 && !options.counts_handover && traces.is_shared,
         }
     }
 
@@ -224,7 +235,7 @@ pub fn run(command: ReproduceCommand) -> Result<(), Failure> {
         let within = folder.join(study.paper().name);
         let place_of_it = Place { folder: if is_all { &within } else { &folder }, existing: place.existing };
         let result = show(study, &place_of_it, quiet)?;
-        let page = page::page(study.paper(), &result, &study.made());
+        let page = page::page(study.paper(), &result, &study.made(), study.is_default());
         place.write(&format!("{}.html", study.paper().name), page.as_bytes())?;
         results.push((study.paper(), result));
     }

@@ -51,6 +51,7 @@ struct Drawing {
     plot_width: f64,
     x_range: (f64, f64),
     y_max: f64,
+    y_step: f64,
 }
 
 impl Drawing {
@@ -98,7 +99,7 @@ impl Drawing {
     }
 
     fn y_axis(&mut self, figure: &Figure) {
-        let step = step_of(self.y_max, 6.0);
+        let step = self.y_step;
         let right = self.left + self.plot_width;
         let mut value = 0.0;
         while value <= self.y_max * 1.0001 {
@@ -161,15 +162,15 @@ fn highest(figure: &Figure) -> f64 {
     if highest > 0.0 { highest } else { 1.0 }
 }
 
-fn y_max(figure: &Figure) -> f64 {
+/// The upper end of the vertical axis, a whole number of steps, and a step.
+fn y_axis_of(figure: &Figure) -> (f64, f64) {
     let highest = highest(figure);
     let step = step_of(highest, 6.0);
-    (highest * 1.03 / step).ceil() * step
+    ((highest * 1.03 / step).ceil() * step, step)
 }
 
 /// Room at the left for the numbers and the name of the vertical axis.
-fn left_of(y_max: f64) -> f64 {
-    let step = step_of(y_max, 6.0);
+fn left_of(y_max: f64, step: f64) -> f64 {
     MARGIN + 24.0 + width_of(&tick(y_max, step), FONT).max(width_of(&tick(step, step), FONT)) + 8.0
 }
 
@@ -178,15 +179,15 @@ fn legend_width(figure: &Figure) -> f64 {
 }
 
 fn bars(figure: &Figure, names: &[String]) -> String {
-    let y_max = y_max(figure);
+    let (y_max, y_step) = y_axis_of(figure);
     let measured: Vec<usize> = (0..figure.curves.len()).filter(|at| !figure.curves[*at].is_published).collect();
     let widest_word =
         names.iter().flat_map(|name| name.split(' ')).map(|word| width_of(word, FONT - 1.0)).fold(0.0, f64::max);
     let group = (widest_word + 10.0).max(measured.len() as f64 * 7.0 + 12.0).max(MIN_PLOT_WIDTH / names.len() as f64);
-    let left = left_of(y_max);
+    let left = left_of(y_max, y_step);
     let plot_width = group * names.len() as f64;
     let mut drawing =
-        Drawing { body: String::new(), left, plot_width, x_range: (-0.5, names.len() as f64 - 0.5), y_max };
+        Drawing { body: String::new(), left, plot_width, x_range: (-0.5, names.len() as f64 - 0.5), y_max, y_step };
     drawing.y_axis(figure);
     let bar = (group - 10.0) / measured.len().max(1) as f64;
     let place = |drawing: &Drawing, point: &Point, number: usize| {
@@ -228,9 +229,15 @@ fn bars(figure: &Figure, names: &[String]) -> String {
     let down = LINE * lowest + 22.0;
     drawing.x_label(figure, down);
     let legend = left + plot_width + 16.0;
+    let mut is_listed = false;
     for at in 0..figure.curves.len() {
         let y = TOP + 8.0 + at as f64 * (LINE + 3.0);
         let curve = &figure.curves[at];
+        // Diamonds on the bars that they belong to are listed once.
+        let is_beside = counterpart(figure, curve).is_some() && curve.is_published;
+        if is_beside && std::mem::replace(&mut is_listed, true) {
+            continue;
+        }
         if curve.is_published {
             drawing.diamond(legend + 7.0, y, "#000000");
         } else {
@@ -241,7 +248,8 @@ fn bars(figure: &Figure, names: &[String]) -> String {
                 y - 6.0
             );
         }
-        drawing.text((legend + 22.0, y + 4.5), "start", FONT, &curve.name);
+        let name = if is_beside { "published, on its bar" } else { &curve.name };
+        drawing.text((legend + 22.0, y + 4.5), "start", FONT, name);
     }
     let of_legend = TOP + 20.0 + figure.curves.len() as f64 * (LINE + 3.0);
     let height = (TOP + PLOT_HEIGHT + down + MARGIN).max(of_legend);
@@ -255,7 +263,7 @@ fn scaled(axis: &Axis, x: f64) -> f64 {
 }
 
 fn lines(figure: &Figure) -> String {
-    let y_max = y_max(figure);
+    let (y_max, y_step) = y_axis_of(figure);
     let finite = |curve: &Curve| -> Vec<Point> {
         curve.points.iter().copied().filter(|point| point.x.is_finite() && point.y.is_finite()).collect()
     };
@@ -264,9 +272,10 @@ fn lines(figure: &Figure) -> String {
     let high = xs().filter(|x| x.is_finite()).fold(f64::NEG_INFINITY, f64::max);
     let (low, high) = if high > low { (low, high) } else { (0.0, 1.0) };
     let room = (high - low) * 0.03;
-    let left = left_of(y_max);
+    let left = left_of(y_max, y_step);
     let plot_width = MIN_PLOT_WIDTH + 60.0;
-    let mut drawing = Drawing { body: String::new(), left, plot_width, x_range: (low - room, high + room), y_max };
+    let mut drawing =
+        Drawing { body: String::new(), left, plot_width, x_range: (low - room, high + room), y_max, y_step };
     drawing.y_axis(figure);
     x_ticks(&mut drawing, figure, (low, high));
     drawing.x_label(figure, 42.0);
@@ -276,10 +285,15 @@ fn lines(figure: &Figure) -> String {
         drawing.text((x - 6.0, TOP + 12.0), "end", FONT, name);
     }
     let mut ends = Vec::new();
+    // Wide error bars at the same x stand side by side.
+    let wide = |curve: &Curve| curve.points.iter().any(|point| drawing.y(point.low) - drawing.y(point.high) > 12.0);
+    let apart = if figure.curves.iter().any(wide) { 5.0 } else { 0.0 };
+    let middle = (figure.curves.iter().filter(|curve| !curve.is_published).count() as f64 - 1.0) / 2.0;
     for (at, curve) in figure.curves.iter().enumerate() {
         let (colour, points) = (colour_of(figure, at), finite(curve));
-        let places: Vec<(f64, f64)> =
-            points.iter().map(|point| (drawing.x(scaled(&figure.axis, point.x)), drawing.y(point.y))).collect();
+        let aside = if curve.is_published { 0.0 } else { (at as f64 - middle) * apart };
+        let place = |point: &Point| (drawing.x(scaled(&figure.axis, point.x)) + aside, drawing.y(point.y));
+        let places: Vec<(f64, f64)> = points.iter().map(place).collect();
         if curve.is_published {
             for ((x, y), point) in places.iter().zip(&points) {
                 drawing.error_bar(*x, point, colour);
@@ -311,12 +325,10 @@ fn lines(figure: &Figure) -> String {
 fn x_ticks(drawing: &mut Drawing, figure: &Figure, (low, high): (f64, f64)) {
     let mut ticks = Vec::new();
     if figure.axis == Axis::Log2 {
-        let (first, last) = (low.floor() as i32, high.ceil() as i32);
-        ticks.extend((first..=last).map(f64::from).filter(|x| (low - 0.01..=high + 0.01).contains(x)));
-        ticks = ticks.into_iter().map(|x: f64| x.exp2()).collect();
-        if ticks.len() < 2 {
-            ticks = vec![low.exp2(), high.exp2()];
-        }
+        ticks = figure.curves.iter().flat_map(|curve| &curve.points).map(|point| point.x).collect();
+        ticks.sort_by(f64::total_cmp);
+        // Not where two numbers would touch.
+        ticks.dedup_by(|b, a| drawing.x(scaled(&figure.axis, *b)) - drawing.x(scaled(&figure.axis, *a)) < 3.0 * FONT);
     } else {
         let step = step_of(high - low, 8.0);
         let mut value = (low / step).ceil() * step;

@@ -97,8 +97,9 @@ fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// The page of one paper. `made` says how it was made, a line each.
-pub fn page(paper: &Paper, result: &Reproduction, made: &[String]) -> String {
+/// The page of one paper. `made` says how it was made, a line each; `is_default` that nothing was changed from what the
+/// paragraphs on differences tell about.
+pub fn page(paper: &Paper, result: &Reproduction, made: &[String], is_default: bool) -> String {
     let mut body = format!("<p><i>{}</i></p>\n", escape(paper.source));
     paper.about.iter().for_each(|text| body += &paragraph(text));
     body += "<h2>What came out</h2>\n";
@@ -106,6 +107,11 @@ pub fn page(paper: &Paper, result: &Reproduction, made: &[String]) -> String {
     body += &paragraph(
         "Each row of the tables below holds one published figure or claim to what was measured. Bounds were stated before the run. Diamonds in the figures are published points; bars and lines are measured, error bars are 95 % intervals over the seeds unless the title says otherwise.",
     );
+    if !is_default {
+        body += &paragraph(
+            "This run differs from the one that the paragraphs \"How it differs\" tell about: other seeds, other traces or another size. The last section says which. Figures and tables are of this run.",
+        );
+    }
     body += "<h2>Words</h2>\n<dl>\n";
     for (word, meaning) in paper.words {
         let _ = writeln!(body, "<dt>{}</dt><dd>{}</dd>", escape(word), escape(meaning));

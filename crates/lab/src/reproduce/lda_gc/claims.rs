@@ -108,12 +108,23 @@ impl Study<'_> {
         if values.is_empty() {
             return;
         }
-        let claim = Claim::new(place, format!("{name}, {reading}"), measure).note("other programs' traces");
+        let claim = Claim::new(place, format!("{name}, {reading}"), measure);
+        let is_so = |value: &&f64| match says {
+            Says::Less => **value < 1.0,
+            Says::NotLess => **value > AS_GOOD_AS,
+            Says::More => **value > 1.0,
+            Says::Nothing => false,
+        };
+        let (so, all) = (values.iter().filter(is_so).count(), values.len());
         let claim = match says {
             Says::Less => claim.published(published).below(1.0),
             Says::NotLess => claim.published(published).above(AS_GOOD_AS),
             Says::More => claim.published(published).above(1.0),
             Says::Nothing => claim,
+        };
+        let claim = match says {
+            Says::Nothing => claim.note("other programs' traces; nothing is published of it"),
+            _ => claim.note(format!("other programs' traces; so on {so} of {all}")),
         };
         out.comparisons.push(claim.judge(mean_and_deviation(&values)));
     }

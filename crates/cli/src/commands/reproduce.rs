@@ -153,9 +153,9 @@ impl Study {
     /// Whether it is the run that docs/reproduction.md and the pages' paragraphs tell about.
     fn is_default(&self) -> bool {
         match self {
-            Self::Fms(options) => options.seeds == 8 && options.hp_trace.is_some(),
+            Self::Fms(options) => options.seeds == 8 && options.hp_trace.is_some() && options.hp_passes == 1,
             Self::Moda(options) => options.seeds == 5,
-            Self::LdaGc(options, traces) => options.frames == 2048 && traces.is_shared,
+            Self::LdaGc(options, traces) => options.frames == 2048 && !options.counts_handover && traces.is_shared,
         }
     }
 

@@ -114,3 +114,22 @@ pub(crate) fn run_cells(
         .collect::<Result<_, _>>()?;
     Ok(outcomes.chunks(of_each).map(<[_]>::to_vec).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_missed_row_is_enough_to_fail_and_a_reversed_one_is_a_finding() {
+        let mut result = Reproduction::default();
+        let held =
+            |wanted| Claim::new("Table 1", "greedy", "erases").held(Basis::Published, wanted, Bound::Relative(0.1));
+        result.comparisons.push(held(100.0).judge((105.0, 0.0)));
+        result.comparisons.push(held(50.0).below(100.0).judge((105.0, 0.0)));
+        assert!(result.is_nothing_missed());
+        result.comparisons.push(held(50.0).judge((105.0, 0.0)));
+        assert!(!result.is_nothing_missed());
+        let counts = result.counts().map(|(_, count)| count);
+        assert_eq!(counts, [1, 0, 0, 0, 1, 0, 1], "met, reversed, missed: {:?}", result.comparisons);
+    }
+}

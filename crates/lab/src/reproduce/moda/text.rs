@@ -51,7 +51,7 @@ pub static PAPER: Paper = Paper {
             asked: "Is there a better way? DAC tells pages apart by their own past. The paper finds MODA ahead of it. It prints figures for three programs at the same time: 34.82 s and p = 0.73 with the sequential allocator, 22.58 s and p = 0.84 with MODA.",
             places: &["Fig. 11, mix", "Fig. 11", "independent model"],
             figures: &["fig11", "mix", "settings"],
-            difference: "On one program alone all of MODA's gain comes from keeping headers apart; DAC with headers apart is as good or better there. In the mixes the dynamic property decides. How the paper's programs took turns is not stated, and it matters more than the allocator: with four films and turns of sixteen operations the mix takes 41 and 22 s, and with turns of 256 operations uniformity is what the paper prints, 0.73 and 0.84, and cleaning takes 27 and 21 s. With ten films and single operations it is 84 and 36 s. MODA's settings (queues, lifetime) matter in the mixes only. margay's own allocator takes least everywhere.",
+            difference: "On one program alone all of MODA's gain comes from keeping headers apart; DAC with headers apart is as good or better there. In the mixes the dynamic property decides. How the paper's programs took turns is not stated, and it matters more than the allocator: with four films and turns of sixteen operations the mix takes 41 and 22 s, and with turns of 256 operations uniformity is what the paper prints, 0.73 and 0.84, and cleaning takes 27 and 21 s. With ten films and single operations it is 84 and 36 s. MODA's settings (1 to 16 queues, lifetimes of 10 to 6400) make no difference beyond the error bars. margay's own allocator takes least everywhere.",
         },
     ],
 };

@@ -18,7 +18,7 @@ pub struct Step {
     pub expected: Option<u64>,
 }
 
-/// The greatest number of operations between two reports of progress.
+/// The greatest number of operations of a batch, and about as many are between two reports of progress.
 pub(crate) const BATCH: usize = 4096;
 /// A source that was read once and can be run many times.
 #[derive(Clone, Debug)]
@@ -149,6 +149,8 @@ pub fn run_prepared(
     let mut batch = Vec::with_capacity(2 * BATCH);
     let started = Instant::now();
     let mut last_us = 0;
+    // The first batch is reported in any case.
+    let mut since_report = BATCH;
     loop {
         ops.next_batch(&mut batch, recorder.max_ops(disk.log().counters().host_writes))?;
         recorder.passes_done(&disk, ops.passes_done());
@@ -161,8 +163,13 @@ pub fn run_prepared(
         let writes = disk.log().counters().host_writes;
         result.map_err(|error| LabError::Stopped { writes, error })?;
         recorder.look(&disk, last_us);
-        if !progress(Step { writes, expected }) {
-            return Err(LabError::Interrupted { writes });
+        // Batches are short where marks are close to each other.
+        since_report += batch.len();
+        if since_report >= BATCH {
+            since_report = 0;
+            if !progress(Step { writes, expected }) {
+                return Err(LabError::Interrupted { writes });
+            }
         }
     }
     let wall_s = started.elapsed().as_secs_f64();

@@ -42,12 +42,15 @@ struct Panel {
     from_zero: bool,
 }
 
+/// So many values of points are few enough to label each.
+const FEW_STEPS: usize = 12;
+
 /// A horizontal axis, linear or by powers of two.
 #[derive(Clone)]
 struct Axis {
     range: Range<f64>,
     log: bool,
-    /// Values that get a label on a logarithmic axis.
+    /// The values of the points, which get the labels if they are few or the axis is logarithmic.
     steps: Vec<f64>,
 }
 
@@ -62,7 +65,11 @@ impl Ranged for Axis {
     }
 
     fn key_points<H: KeyPointHint>(&self, hint: H) -> Vec<f64> {
-        if self.log { self.steps.clone() } else { RangedCoordf64::from(self.range.clone()).key_points(hint) }
+        if self.log || (2..=FEW_STEPS).contains(&self.steps.len()) {
+            self.steps.clone()
+        } else {
+            RangedCoordf64::from(self.range.clone()).key_points(hint)
+        }
     }
 
     fn range(&self) -> Range<f64> {
@@ -118,7 +125,7 @@ fn draw_panel<B: DrawingBackend>(area: &Area<'_, B>, panel: &Panel) -> Drawn<B> 
     let ends = |sign: f64| points().map(move |(_, y)| y.mean + sign * y.half95.unwrap_or(0.0));
     let ys = ends(1.0).chain(ends(-1.0)).chain(panel.bars.iter().map(|bar| bar.2));
     let (mut x0, mut x1) = range(xs.clone(), false);
-    let mut steps: Vec<f64> = xs.collect();
+    let mut steps: Vec<f64> = if panel.bars.is_empty() { xs.collect() } else { Vec::new() };
     steps.sort_by(f64::total_cmp);
     steps.dedup();
     if panel.log {

@@ -300,10 +300,13 @@ fn measure_columns(groups: &[&Group<'_>], marks: bool) -> Vec<Column> {
 }
 
 /// What the marks of a table mean, and what it leaves out.
-fn legend(groups: &[&Group<'_>], left_out: &[String]) -> String {
+fn legend(groups: &[&Group<'_>], marks: bool, left_out: &[String]) -> String {
     let first = groups[0].rows[0];
     let seeds = groups.iter().map(|group| group.rows.len()).max().unwrap_or(1);
-    let mut notes = vec!["* best of its column".to_string()];
+    let mut notes: Vec<String> = Vec::new();
+    if marks {
+        notes.push("* best of its column".into());
+    }
     if groups.iter().any(|group| group.unsettled().is_some()) {
         notes.push("? had not settled".into());
     }
@@ -339,7 +342,7 @@ pub fn comparison(outcomes: &[Outcome], all: bool) -> String {
     let of_shown: Vec<&Group<'_>> = shown.iter().map(|folded| &folded.group).collect();
     columns.extend(measure_columns(&of_shown, true));
     let (table, left_out) = fitted(columns);
-    let mut text = heading(&first.row) + &table + &legend(&of_shown, &left_out);
+    let mut text = heading(&first.row) + &table + &legend(&of_shown, true, &left_out);
     if shown.len() < pairs.len() {
         let better = if shown.iter().any(|folded| is_plain(folded)) { " and greedy + m1" } else { "" };
         text += &wrapped(&format!("the {BEST} best{better} of {} rows: --all shows all", pairs.len()), 2);
@@ -385,7 +388,7 @@ pub fn sweep(points: &[Point], rows: &[Option<ResultRow>], all: bool) -> String 
     let mut columns = vec![Column::text(&keys.join(", "), names)];
     columns.extend(measure_columns(&of_shown, false));
     let (table, left_out) = fitted(columns);
-    let mut text = table + &legend(&of_shown, &left_out).replacen("* best of its column; ", "", 1);
+    let mut text = table + &legend(&of_shown, false, &left_out);
     if shown < groups.len() {
         text += &wrapped(&format!("the first {shown} of {} rows: --all shows all", groups.len()), 2);
     }

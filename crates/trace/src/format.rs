@@ -36,6 +36,8 @@ pub(crate) enum Detection {
     Magic(&'static [u8]),
     /// The file's name contains this text, in any case.
     FileName(&'static str),
+    /// The first bytes of a binary file pass the test.
+    Records(fn(&[u8]) -> bool),
     /// The first line of text that is not empty passes the test.
     FirstLine(fn(&[u8]) -> bool),
     /// The reader accepts nine out of ten of the first lines, and the sample passes the test. Of several formats the
@@ -197,6 +199,7 @@ impl Format {
     pub fn detected_by(self) -> String {
         match &self.0.detection {
             Detection::Magic(_) => "the first bytes".into(),
+            Detection::Records(_) => "the first records".into(),
             Detection::FileName(part) => format!("a file name with '{part}' in it"),
             Detection::FirstLine(_) => "the first line".into(),
             Detection::Lines(_) => "the first lines".into(),

@@ -98,6 +98,14 @@ impl Entry {
 pub(crate) trait LineReader: Send {
     /// Parses one line, given without its end; the error says what is wrong with it.
     fn line(&mut self, line: &[u8]) -> Result<Entry, String>;
+
+    /// The request of the line at the start of `unread`, and the bytes of the line with its end, if that line is as lines of
+    /// the format usually are; its end need not be known. A line that is not goes to [`LineReader::line`], which would find
+    /// the same in this one.
+    fn usual_line(&mut self, unread: &[u8]) -> Option<(Raw, usize)> {
+        let _ = unread;
+        None
+    }
 }
 
 /// Reads the records of a binary format.

@@ -8,6 +8,7 @@
 //! All that is known of a format is one row of a table, in a file of its own under `formats/`: its name and layout, how
 //! it is detected, read and written, and an example, on which the tests of every format run.
 
+mod ahead;
 mod compress;
 mod detect;
 mod error;

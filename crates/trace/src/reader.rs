@@ -255,7 +255,27 @@ impl TraceReader {
         }
     }
 
-    #[inline]
+    /// The next request, if it is in a line that is as those of the format usually are.
+    #[inline(always)]
+    fn next_usual(&mut self) -> Option<Request> {
+        let Source::Lines(lines, reader) = &mut self.source else { return None };
+        loop {
+            let (raw, bytes) = reader.usual_line(lines.unread())?;
+            if !is_plausible(&raw) || raw.len_bytes == 0 {
+                return None;
+            }
+            lines.pass(bytes);
+            self.counts.lines += 1;
+            match &self.devices {
+                Some(devices) if !devices.contains(&raw.device) => self.counts.other_devices += 1,
+                _ => return Some(self.handed_out(&raw)),
+            }
+        }
+    }
+
+    /// The next request by the way that every line can go. Apart from [`TraceReader::next_usual`], which is worth being in
+    /// the loops of those who call.
+    #[inline(never)]
     fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
         loop {
             let entry = match &mut self.source {
@@ -283,7 +303,7 @@ impl TraceReader {
             self.counts.lines += 1;
             match entry {
                 Ok(Entry::Request(raw)) => {
-                    if raw.len_bytes > MAX_REQUEST_BYTES || raw.offset_bytes.checked_add(raw.len_bytes).is_none() {
+                    if !is_plausible(&raw) {
                         self.skip_bad_entry(implausible(&raw))?;
                     } else if let Some(request) = self.accepted(&raw) {
                         return Ok(Some(request));
@@ -314,13 +334,26 @@ impl TraceReader {
             *self.counts.ignored.entry("request of no bytes").or_default() += 1;
             return None;
         }
-        let start_ns = *self.start_ns.get_or_insert(raw.time_ns);
-        let elapsed_ns = raw.time_ns.saturating_sub(start_ns);
-        // A division of 128 bits takes longer than parsing a line.
-        let us = u64::try_from(elapsed_ns)
-            .map_or_else(|_| u64::try_from(elapsed_ns / 1000).unwrap_or(u64::MAX), |ns| ns / 1000);
-        self.counts.times_back += u64::from(us < self.last_us || raw.time_ns < start_ns);
+        Some(self.handed_out(raw))
+    }
+
+    /// Sets the clock to a time that is before that of another request, or far behind all.
+    #[cold]
+    fn odd_time(&mut self, time_ns: u128, start_ns: u128) {
+        let us = u64::try_from(time_ns.saturating_sub(start_ns) / 1000).unwrap_or(u64::MAX);
+        self.counts.times_back += u64::from(us < self.last_us || time_ns < start_ns);
         self.last_us = self.last_us.max(us);
+    }
+
+    /// A request on the trace's clock.
+    #[inline(always)]
+    fn handed_out(&mut self, raw: &Raw) -> Request {
+        let start_ns = *self.start_ns.get_or_insert(raw.time_ns);
+        // A division of 128 bits takes longer than parsing a line. A time before the first wraps to more than 64 bits.
+        match u64::try_from(raw.time_ns.wrapping_sub(start_ns)) {
+            Ok(elapsed_ns) if elapsed_ns / 1000 >= self.last_us => self.last_us = elapsed_ns / 1000,
+            _ => self.odd_time(raw.time_ns, start_ns),
+        }
         self.counts.requests += 1;
         match raw.kind {
             IoKind::Read => self.counts.reads += 1,
@@ -328,19 +361,24 @@ impl TraceReader {
             IoKind::Trim => self.counts.trims += 1,
             IoKind::Flush => self.counts.flushes += 1,
         }
-        Some(Request {
+        Request {
             time_us: self.last_us,
             kind: raw.kind,
             device: raw.device,
             offset_bytes: raw.offset_bytes,
             len_bytes: raw.len_bytes,
-        })
+        }
     }
 }
 
 /// A longer request means a wrong unit or damage, and would make a run of one line last for ever: lengths of block devices
 /// and of NBD have 32 bits.
 const MAX_REQUEST_BYTES: u64 = 1 << 32;
+
+#[inline(always)]
+fn is_plausible(raw: &Raw) -> bool {
+    raw.len_bytes <= MAX_REQUEST_BYTES && raw.offset_bytes.checked_add(raw.len_bytes).is_some()
+}
 
 /// What is wrong with a request that is too long or too far.
 #[cold]
@@ -354,9 +392,13 @@ fn implausible(raw: &Raw) -> String {
 impl Iterator for TraceReader {
     type Item = Result<Request, TraceError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
+        }
+        if let Some(request) = self.next_usual() {
+            return Some(Ok(request));
         }
         match self.next_request() {
             Ok(Some(request)) => Some(Ok(request)),

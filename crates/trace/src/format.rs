@@ -106,6 +106,12 @@ pub(crate) trait LineReader: Send {
         let _ = unread;
         None
     }
+
+    /// The name that the trace gives the device with this number; `None` if its devices are numbered.
+    fn device_name(&self, number: u32) -> Option<String> {
+        let _ = number;
+        None
+    }
 }
 
 /// Reads the records of a binary format.
@@ -113,6 +119,12 @@ pub(crate) trait RecordReader: Send {
     /// The next record, or `None` at the end of the trace. The outer error is the stream's, the inner one says what is
     /// wrong with the record.
     fn next(&mut self) -> io::Result<Option<Result<Entry, String>>>;
+
+    /// The name that the trace gives the device with this number; `None` if its devices are numbered.
+    fn device_name(&self, number: u32) -> Option<String> {
+        let _ = number;
+        None
+    }
 
     /// Whether the format compresses its records itself, so that an error of the stream means damaged data.
     fn is_compressed(&self) -> bool {

@@ -11,6 +11,7 @@
 mod ahead;
 mod compress;
 mod detect;
+mod devices;
 mod error;
 mod format;
 mod formats;
@@ -22,6 +23,7 @@ mod lines;
 mod pages;
 mod reader;
 mod records;
+mod split;
 mod text;
 pub mod vm;
 mod writer;
@@ -32,8 +34,10 @@ pub use format::{Example, Format, Writer};
 pub use info::{DeviceInfo, SizeInfo, TraceInfo, info};
 pub use layout::{Column, CsvLayout, TimeUnit};
 pub use lines::MAX_LINE_BYTES;
+pub use margay_host::Existing;
 pub use pages::PageTable;
 pub use reader::{AnyTrace, BadLines, Counts, ReadOptions, TraceReader, open, open_any};
+pub use split::{DevicePart, split};
 pub use writer::{TraceWriter, convert};
 
 /// What a request does.

@@ -1,5 +1,6 @@
 use crate::compress::{Compression, Hashed, Input};
 use crate::detect::detect;
+use crate::devices::Chosen;
 use crate::format::{Entry, LineReader, Opening, Raw, Reader, RecordReader, Stream};
 use crate::layout::CsvLayout;
 use crate::lines::{Lines, NextLine, Sample, TOO_LONG};
@@ -32,8 +33,9 @@ pub struct ReadOptions {
     pub bad_lines: BadLines,
     /// The columns of a CSV file. If they are given and no format is, the format is CSV.
     pub csv: Option<CsvLayout>,
-    /// The devices whose requests are handed out; all without it.
-    pub devices: Option<Vec<u32>>,
+    /// The devices whose requests are handed out, by their names ([`TraceReader::device_name`]), the part of a name before
+    /// `_`, or their numbers; all without it. A device that the trace does not have is an error at its end.
+    pub devices: Option<Vec<String>>,
 }
 
 /// What was read so far.
@@ -72,6 +74,21 @@ enum Source {
     Records(Box<dyn RecordReader>),
 }
 
+impl Source {
+    fn device_name(&self, number: u32) -> String {
+        let name = match self {
+            Self::Lines(_, reader) => reader.device_name(number),
+            Self::Records(reader) => reader.device_name(number),
+        };
+        name_of(name, number)
+    }
+}
+
+/// The name of a device; without one the number.
+fn name_of(name: Option<String>, number: u32) -> String {
+    name.unwrap_or_else(|| number.to_string())
+}
+
 /// A trace being read: an iterator over its requests. After an error it ends.
 pub struct TraceReader {
     path: String,
@@ -81,7 +98,7 @@ pub struct TraceReader {
     compression: Compression,
     format: Format,
     bad_lines: BadLines,
-    devices: Option<Vec<u32>>,
+    devices: Option<Chosen>,
     counts: Counts,
     start_ns: Option<u128>,
     last_us: u64,
@@ -180,7 +197,7 @@ impl TraceReader {
             compression,
             format,
             bad_lines: options.bad_lines,
-            devices: options.devices.clone(),
+            devices: options.devices.as_deref().map(Chosen::new),
             counts: Counts::default(),
             start_ns: None,
             last_us: 0,
@@ -201,6 +218,11 @@ impl TraceReader {
     /// What was read so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// The name of a device whose number was in a request: as the trace writes it, or the number.
+    pub fn device_name(&self, number: u32) -> String {
+        self.source.device_name(number)
     }
 
     /// The 64-bit xxh3 hash of the file's bytes as they are stored, compressed or not, as [`hash_file`](crate::hash_file)
@@ -266,10 +288,13 @@ impl TraceReader {
             }
             lines.pass(bytes);
             self.counts.lines += 1;
-            match &self.devices {
-                Some(devices) if !devices.contains(&raw.device) => self.counts.other_devices += 1,
-                _ => return Some(self.handed_out(&raw)),
+            if let Some(devices) = &mut self.devices
+                && !devices.has(raw.device, || name_of(reader.device_name(raw.device), raw.device))
+            {
+                self.counts.other_devices += 1;
+                continue;
             }
+            return Some(self.handed_out(&raw));
         }
     }
 
@@ -317,6 +342,9 @@ impl TraceReader {
 
     #[cold]
     fn end(&self) -> Result<Option<Request>, TraceError> {
+        if let Some(devices) = &self.devices {
+            devices.check(&self.path)?;
+        }
         if self.counts.requests == 0 {
             return Err(TraceError::Empty { path: self.path.clone(), lines: self.counts.lines });
         }
@@ -326,7 +354,10 @@ impl TraceReader {
     /// A request on the trace's clock; `None` if it is not to be handed out.
     #[inline]
     fn accepted(&mut self, raw: &Raw) -> Option<Request> {
-        if self.devices.as_ref().is_some_and(|devices| !devices.contains(&raw.device)) {
+        let source = &self.source;
+        if let Some(devices) = &mut self.devices
+            && !devices.has(raw.device, || source.device_name(raw.device))
+        {
             self.counts.other_devices += 1;
             return None;
         }

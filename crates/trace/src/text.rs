@@ -336,6 +336,7 @@ pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceNames {
     numbers: FastMap<Vec<u8>, u32>,
+    names: Vec<Vec<u8>>,
     /// The name that was asked for last, and its number: mostly the one that comes next, too.
     last: Option<(Vec<u8>, u32)>,
 }
@@ -353,6 +354,11 @@ impl DeviceNames {
             Some((last, number)) if last == name => Ok(*number),
             _ => self.another(name),
         }
+    }
+
+    /// The name of the device with this number.
+    pub fn name(&self, number: u32) -> Option<String> {
+        Some(String::from_utf8_lossy(self.names.get(number as usize)?).into_owned())
     }
 
     fn another(&mut self, name: &[u8]) -> Result<u32, String> {
@@ -376,6 +382,7 @@ impl DeviceNames {
         }
         let number = self.numbers.len() as u32;
         self.numbers.insert(name.to_vec(), number);
+        self.names.push(name.to_vec());
         Ok(number)
     }
 }
@@ -468,6 +475,7 @@ mod tests {
         }
         assert!(names.number(b"one more").unwrap_err().contains("65536 devices"));
         assert_eq!(names.number(b"sdb"), Ok(1));
+        assert_eq!((names.name(1), names.name(70_000)), (Some("sdb".into()), None));
         let mut names = DeviceNames::default();
         assert_eq!(names.number(&[b'n'; MAX_DEVICE_NAME_BYTES]), Ok(0));
         assert!(names.number(&[b'n'; MAX_DEVICE_NAME_BYTES + 1]).unwrap_err().contains("257 bytes"));

@@ -17,9 +17,10 @@ pub struct ReadingArgs {
     /// TOML file that names the columns of a CSV trace
     #[arg(long, value_name = "FILE")]
     pub csv_layout: Option<PathBuf>,
-    /// Read only the requests to these devices of the trace
-    #[arg(long, value_delimiter = ',', value_name = "NUMBER")]
-    pub trace_device: Option<Vec<u32>>,
+    /// Read only the requests to these devices of the trace: names as `margay trace info` lists them, the part before a `_`,
+    /// or numbers
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub trace_device: Option<Vec<String>>,
     /// Skip lines that cannot be read, and count them, instead of stopping at the first
     #[arg(long)]
     pub skip_bad_lines: bool,
@@ -68,6 +69,27 @@ pub enum TraceCommand {
         from: PathBuf,
         /// The trace to write; it is compressed if its name ends in .zst or .gz
         to: PathBuf,
+        #[arg(
+            long,
+            default_value = "mgt",
+            value_name = "FORMAT",
+            help = format!("Format to write: one of {}", Format::writable_names())
+        )]
+        to_format: String,
+        #[command(flatten)]
+        force: ForceArg,
+        #[command(flatten)]
+        reading: ReadingArgs,
+    },
+    /// Write the requests to each device of a trace to a trace of its own, so that each volume can be run by itself
+    ///
+    /// The files are NAME.FORMAT in the folder, where what is no letter or digit in a device's name is an underscore. Times of a
+    /// file count from its own first request when it is read.
+    Split {
+        /// The trace to read; - is the standard input, for up to 64 devices
+        from: PathBuf,
+        /// The folder for the traces; it is created if need be
+        folder: PathBuf,
         #[arg(
             long,
             default_value = "mgt",

@@ -1,4 +1,5 @@
 use crate::IoKind;
+use crate::devices::linux_name;
 use crate::format::{Detection, Entry, Example, FormatRow, Reader, RecordReader, Stream};
 use crate::records::{ends_inside, le_u32, le_u64, read_up_to};
 use std::io::{self, BufRead, Read};
@@ -109,6 +110,10 @@ impl RecordReader for Blktrace {
             return Ok(Some(Err("the file ends inside the payload of an event".into())));
         }
         Ok(Some(self.parse(&event)))
+    }
+
+    fn device_name(&self, number: u32) -> Option<String> {
+        Some(linux_name(number))
     }
 }
 

@@ -67,6 +67,10 @@ impl LineReader for FioReader {
         let device = self.devices.number(file)?;
         Ok(Entry::request(u128::from(self.clock_us) * 1000, kind, device, offset_bytes, len_bytes))
     }
+
+    fn device_name(&self, number: u32) -> Option<String> {
+        self.devices.name(number)
+    }
 }
 
 #[derive(Default)]

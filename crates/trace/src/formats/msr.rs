@@ -109,6 +109,11 @@ impl LineReader for MsrReader {
         let time_ns = u128::from(ticks) * u128::from(TICK_NS);
         Some((Raw { time_ns, kind, device, offset_bytes, len_bytes }, bytes))
     }
+
+    /// As the files of the published traces are named, `usr_0`.
+    fn device_name(&self, number: u32) -> Option<String> {
+        Some(self.devices.name(number)?.replacen(',', "_", 1))
+    }
 }
 
 /// Nanoseconds of a tick.

@@ -10,9 +10,9 @@ mod map;
 mod mount;
 mod recovery;
 
-use alloc::vec;
+use alloc::{boxed::Box, vec, vec::Vec};
 pub use error::FtlError;
-use map::{Map, UNMAPPED};
+use map::{Map, Tally, UNMAPPED};
 use margay_flash::{FlashError, Lpn, Ppn, ReadStatus};
 pub use margay_format::OwnPages;
 use margay_format::Store;
@@ -78,7 +78,12 @@ impl<D: Store> Ftl<D> {
     pub fn write(&mut self, lpn: Lpn, data: &[u8], hint: Hint, now_us: u64) -> Result<(), FtlError> {
         self.check(lpn)?;
         match self.log.write(&mut self.map, lpn, Content::Page, data, hint, now_us) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                if let Some(tally) = &mut self.map.tally {
+                    tally.written(lpn);
+                }
+                Ok(())
+            }
             Err(error) => {
                 if self.map.locate(lpn).is_none() {
                     // It may be on flash nevertheless; as far as anybody knows it is not.
@@ -212,6 +217,17 @@ impl<D: Store> Ftl<D> {
     /// Gives the device back, as after a power cut.
     pub fn into_device(self) -> D {
         self.log.into_device()
+    }
+
+    /// Counts copies by groups of logical pages from now on: `groups` has the group of each page, 0 behind its end. For who
+    /// wants to know whose pages are copied; it makes every copy a little slower.
+    pub fn count_copies_by(&mut self, groups: Vec<u16>) {
+        self.map.tally = Some(Box::new(Tally::new(groups)));
+    }
+
+    /// Copies by group since [`Ftl::count_copies_by`]; none if it was not called.
+    pub fn copies_by_group(&self) -> &[u64] {
+        self.map.tally.as_ref().map_or(&[], |tally| &tally.programs)
     }
 
     /// Resets the counters; erase counts are kept.

@@ -16,6 +16,7 @@ mod paging;
 pub mod reproduce;
 mod result;
 mod run;
+mod tenants;
 mod wear;
 mod work;
 
@@ -27,6 +28,7 @@ pub use page_level::PageLevel;
 pub use paging::{PagingRow, PagingSetup, PagingStore, PagingTrace};
 pub use result::{Outcome, ResultRow, SCHEMA_VERSION, Sample};
 pub use run::{Prepared, Step, prepare, run, run_prepared, size_from_trace};
+pub use tenants::TenantRow;
 pub use wear::Wear;
 pub use work::WorkMeter;
 

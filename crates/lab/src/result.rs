@@ -1,3 +1,4 @@
+use crate::tenants::TenantRow;
 use crate::{Forecast, Wear};
 use serde::{Deserialize, Serialize};
 
@@ -120,6 +121,9 @@ pub struct Outcome {
     pub victims: Vec<u64>,
     /// Erase counts at the end, by segment.
     pub erases: Vec<u32>,
+    /// What each device of a trace cost, if the trace has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<TenantRow>,
 }
 
 impl ResultRow {

@@ -1,7 +1,7 @@
 use super::progress;
 use crate::args::ReplayArgs;
 use crate::failure::Failure;
-use crate::output::{self, plot, report};
+use crate::output::{self, plot, report, tenants};
 use margay_lab::Experiment;
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,9 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
     bar.finish_and_clear();
     let outcome = outcome?;
     let outcomes = std::slice::from_ref(&outcome);
-    output::write_outcomes(&args.output, outcomes, |outcomes| outcomes.iter().map(report::outcome).collect())?;
+    output::write_outcomes(&args.output, outcomes, |outcomes| {
+        outcomes.iter().map(|outcome| report::outcome(outcome) + &tenants::table(&outcome.tenants)).collect()
+    })?;
     if let Some(path) = &args.output.plot {
         plot::replay(path, args.output.force.existing(), &outcome)?;
     }

@@ -6,6 +6,7 @@ pub mod parquet;
 pub mod plot;
 pub mod records;
 pub mod report;
+pub mod tenants;
 
 pub use names::shown;
 

@@ -163,8 +163,9 @@ pub(crate) trait LineWriter: Send {
         ""
     }
 
-    /// Writes a request of one of the [`Writer::kinds`]. Times never go back.
-    fn write(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes a request of one of the [`Writer::kinds`]. Times never go back. `device` is the name of its device, if it has one
+    /// that is no number and can stand in a column.
+    fn write(&mut self, request: &Request, device: Option<&str>, out: &mut dyn Write) -> io::Result<()>;
 }
 
 /// Writes the records of a binary format.

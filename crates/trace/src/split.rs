@@ -67,7 +67,8 @@ pub fn split(
                 Entry::Vacant(vacant) if open_parts.len() < MAX_AT_ONCE => {
                     let device = reader.device_name(request.device);
                     let path = folder.join(file_name(&device, request.device, format, &mut taken));
-                    let writer = TraceWriter::create_with(&path, format, existing)?;
+                    let mut writer = TraceWriter::create_with(&path, format, existing)?;
+                    writer.name_device(request.device, &device);
                     open_parts.push(Open { part: DevicePart { device, path, requests: 0 }, writer });
                     *vacant.insert(Some(open_parts.len() - 1))
                 }

@@ -1,6 +1,9 @@
 //! Devices of a trace: their names, the choice of some, and what must not shift their numbers.
 
-use margay_trace::{BadLines, CsvLayout, Format, IoKind, ReadOptions, Request, TraceError, TraceReader, info};
+use margay_trace::{
+    BadLines, CsvLayout, Format, IoKind, ReadOptions, Request, TraceError, TraceReader, TraceWriter, convert, info,
+    open,
+};
 use std::collections::BTreeSet;
 use std::io::Cursor;
 
@@ -120,4 +123,29 @@ fn numbers_and_names_of_devices_in_one_column_are_never_taken_for_each_other() {
     }
     let kinds: Vec<_> = reader(b"7,0\n", &options).map(|request| request.unwrap()).collect();
     assert_eq!((kinds[0].device, kinds[0].kind), (7, IoKind::Write));
+}
+
+#[test]
+fn names_of_devices_stay_when_a_trace_is_converted_to_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let blkparse = "  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]\n";
+    let numbered = "419,W,8192,4096,1577808000000046\n725,R,0,512,1577808000000100\n";
+    for (from, to, wanted) in [
+        (MSR, "csv", &["usr_0", "usr_1", "hm_0", "usr_0"][..]),
+        (MSR, "msr", &["usr_0", "usr_1", "hm_0", "usr_0"]),
+        (blkparse, "csv", &["8:0"]),
+        (blkparse, "msr", &["8:0_0"]),
+        (numbered, "csv", &["419", "725"]),
+        (numbered, "msr", &["margay_419", "margay_725"]),
+    ] {
+        let path = folder.path().join(format!("{}-{}.{to}", wanted[0], wanted.len()));
+        let writer = TraceWriter::create(&path, to.parse().unwrap()).unwrap();
+        convert(reader(from.as_bytes(), &ReadOptions::default()), writer).unwrap();
+        let mut back = open(&path, &ReadOptions::default()).unwrap();
+        let mut names = Vec::new();
+        while let Some(request) = back.next() {
+            names.push(back.device_name(request.unwrap().device));
+        }
+        assert_eq!(names, wanted, "to {to}");
+    }
 }

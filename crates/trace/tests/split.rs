@@ -43,7 +43,11 @@ fn the_parts_of_many_devices_are_together_the_whole_trace() {
         assert!(parts.len() > 64 && parts.len() == wanted.len(), "{}", parts.len());
         for (part, (device, requests_of)) in parts.iter().zip(&wanted) {
             assert_eq!((&part.device, part.requests), (&names[device], requests_of.len() as u64));
-            assert_eq!(requests(&part.path), *requests_of, "{}", part.path.display());
+            let numbers_stay = format == Format::MGT;
+            let wanted = requests_of
+                .iter()
+                .map(|request| Request { device: if numbers_stay { *device } else { 0 }, ..*request });
+            assert_eq!(requests(&part.path), wanted.collect::<Vec<_>>(), "{}", part.path.display());
         }
         assert_eq!(std::fs::read_dir(&to).unwrap().count(), parts.len());
         let again = split(&whole, &ReadOptions::default(), &to, format, Existing::Refuse).unwrap_err();

@@ -232,14 +232,17 @@ impl LineWriter for CsvWriter {
         OWN_HEADER
     }
 
-    fn write(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<()> {
-        let Request { time_us, kind, device, offset_bytes, len_bytes } = *request;
+    fn write(&mut self, request: &Request, device: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+        let Request { time_us, kind, device: number, offset_bytes, len_bytes } = *request;
         let word = match kind {
             IoKind::Read => "read",
             IoKind::Write => "write",
             IoKind::Trim => "trim",
             IoKind::Flush => "flush",
         };
-        writeln!(out, "{time_us},{word},{device},{offset_bytes},{len_bytes}")
+        match device {
+            Some(name) => writeln!(out, "{time_us},{word},{name},{offset_bytes},{len_bytes}"),
+            None => writeln!(out, "{time_us},{word},{number},{offset_bytes},{len_bytes}"),
+        }
     }
 }

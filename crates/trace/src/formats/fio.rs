@@ -84,7 +84,7 @@ impl LineWriter for FioWriter {
         "fio version 3 iolog\n"
     }
 
-    fn write(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<()> {
+    fn write(&mut self, request: &Request, _: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
         let Request { kind, device, offset_bytes, len_bytes, .. } = *request;
         let (ms, file) = (request.time_us / 1000, format!("/dev/margay{device}"));
         if self.opened.insert(device) {

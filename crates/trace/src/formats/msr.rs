@@ -165,11 +165,16 @@ const START_TICKS: u64 = 128_166_372_000_000_000;
 struct MsrWriter;
 
 impl LineWriter for MsrWriter {
-    fn write(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<()> {
-        let Request { time_us, kind, device, offset_bytes, len_bytes } = *request;
+    fn write(&mut self, request: &Request, device: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+        let Request { time_us, kind, device: number, offset_bytes, len_bytes } = *request;
         let word = if kind == IoKind::Read { "Read" } else { "Write" };
         let ticks = START_TICKS.saturating_add(time_us.saturating_mul(10));
-        writeln!(out, "{ticks},margay,{device},{word},{offset_bytes},{len_bytes},0")
+        write!(out, "{ticks},")?;
+        match device.map(|name| name.rsplit_once('_').unwrap_or((name, "0"))) {
+            Some((host, disk)) => write!(out, "{host},{disk}")?,
+            None => write!(out, "margay,{number}")?,
+        }
+        writeln!(out, ",{word},{offset_bytes},{len_bytes},0")
     }
 }
 

@@ -1,4 +1,4 @@
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::{vec, vec::Vec};
 use margay_flash::{Lpn, Ppn};
 use margay_format::OwnPages;
 use margay_log::Client;
@@ -11,42 +11,6 @@ pub(crate) struct Map {
     pub pages: Vec<u32>,
     pub exported: u32,
     own: Option<Own>,
-    /// Copies by the group of their page, if they are counted.
-    pub tally: Option<Box<Tally>>,
-}
-
-/// What is programmed besides host writes, by groups of logical pages.
-#[derive(Debug)]
-pub(crate) struct Tally {
-    /// The group of each page; pages behind the end are in the first.
-    groups: Vec<u16>,
-    /// By group, less the host writes that are still to be counted as written.
-    pub programs: Vec<u64>,
-}
-
-impl Tally {
-    pub fn new(groups: Vec<u16>) -> Self {
-        let count = groups.iter().max().map_or(1, |max| usize::from(*max) + 1);
-        Self { groups, programs: vec![0; count] }
-    }
-
-    fn of(&mut self, lpn: Lpn) -> &mut u64 {
-        let group = self.groups.get(lpn.index()).copied().unwrap_or(0);
-        &mut self.programs[usize::from(group)]
-    }
-
-    #[cold]
-    fn programmed(&mut self, lpn: Lpn) {
-        let count = self.of(lpn);
-        *count = count.wrapping_add(1);
-    }
-
-    /// What was programmed last was a host write.
-    #[cold]
-    pub fn written(&mut self, lpn: Lpn) {
-        let count = self.of(lpn);
-        *count = count.wrapping_sub(1);
-    }
 }
 
 #[derive(Debug)]
@@ -59,12 +23,12 @@ struct Own {
 impl Map {
     /// A map without pages of its own: nothing survives.
     pub fn volatile(exported: u32) -> Self {
-        Self { pages: vec![UNMAPPED; exported as usize], exported, own: None, tally: None }
+        Self { pages: vec![UNMAPPED; exported as usize], exported, own: None }
     }
 
     /// A map whose trims survive.
     pub fn durable(own: OwnPages, pages: Vec<u32>) -> Self {
-        Self { pages, exported: own.exported(), own: Some(Own { pages: own, dirty: Vec::new() }), tally: None }
+        Self { pages, exported: own.exported(), own: Some(Own { pages: own, dirty: Vec::new() }) }
     }
 
     /// A page was unmapped; says how many pages of the trim map are to be written.
@@ -82,9 +46,6 @@ impl Client<Lpn> for Map {
     #[inline(always)]
     fn relocated(&mut self, owner: Lpn, to: Ppn) {
         self.pages[owner.index()] = to.0;
-        if let Some(tally) = &mut self.tally {
-            tally.programmed(owner);
-        }
     }
 
     #[inline]

@@ -355,6 +355,7 @@ mod tests {
             written: PageSet::default(),
             numbered: 0,
             ops: Arc::new(out.finish().unwrap()),
+            tenants: Tenants::default(),
         };
         let source = TraceSource { path: "x".into(), options: Default::default(), addresses: AddressChoice::Fold };
         let mut experiment = Experiment::new(DeviceSpec::load("ideal-1gb").unwrap(), Source::Trace(source));

@@ -26,6 +26,7 @@ pub mod statistics;
 mod steady;
 pub mod summary;
 pub mod sweep;
+mod tenants;
 mod wear;
 mod work;
 
@@ -42,6 +43,7 @@ pub use served::{Served, ServedRow, replay_served};
 pub use settings::Settings;
 pub use sources::Sources;
 pub use steady::{Mark, WarmWindow};
+pub use tenants::TenantRow;
 pub use wear::Wear;
 pub use work::WorkMeter;
 

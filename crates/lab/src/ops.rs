@@ -1,6 +1,7 @@
 use crate::LabError;
 use crate::experiment::{AddressChoice, Experiment, Limit, Source, TraceSource};
 use crate::packed::{PackedOps, Packer, Unpacker};
+use crate::tenants::Tenants;
 use margay_trace::{IoKind, PageTable, Request};
 use margay_workload::{OpKind, PageOp, Workload, WorkloadSpec};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub(crate) struct TraceFacts {
     /// How many they are, if they were numbered.
     pub numbered: u32,
     pub ops: Arc<PackedOps>,
+    pub tenants: Tenants,
 }
 
 /// A set of logical pages.
@@ -25,13 +27,16 @@ pub(crate) struct TraceFacts {
 pub(crate) struct PageSet(Vec<u64>);
 
 impl PageSet {
+    /// Adds a page; says whether it is new.
     #[inline]
-    fn insert(&mut self, lpn: u32) {
+    fn insert(&mut self, lpn: u32) -> bool {
         let word = lpn as usize / 64;
         if word >= self.0.len() {
             self.0.resize(word + 1, 0);
         }
+        let is_new = self.0[word] >> (lpn % 64) & 1 == 0;
         self.0[word] |= 1 << (lpn % 64);
+        is_new
     }
 
     fn contains(&self, lpn: u32) -> bool {
@@ -61,6 +66,7 @@ struct Mapper {
     requests: u64,
     writes: u64,
     written: PageSet,
+    tenants: Tenants,
     out: Packer,
 }
 
@@ -75,6 +81,7 @@ impl Mapper {
             requests: 0,
             writes: 0,
             written: PageSet::default(),
+            tenants: Tenants::default(),
             out: Packer::new(),
         }
     }
@@ -88,6 +95,7 @@ impl Mapper {
             IoKind::Read => OpKind::Read,
             IoKind::Flush => return Ok(()),
         };
+        self.tenants.is_at(request.device);
         let end = request.offset_bytes.saturating_add(request.len_bytes);
         let (first, last) = match kind {
             // Only pages that lie wholly in the trimmed range become invalid.
@@ -131,7 +139,8 @@ impl Mapper {
     #[inline]
     fn push(&mut self, time_us: u64, lpn: u32, kind: OpKind) -> Result<(), LabError> {
         if kind == OpKind::Write {
-            self.written.insert(lpn);
+            let is_new = self.written.insert(lpn);
+            self.tenants.written(lpn, is_new);
             self.writes += 1;
         }
         self.out.push(PageOp { time_us, lpn, kind })
@@ -199,6 +208,7 @@ pub(crate) fn read_trace(
     for request in reader.by_ref() {
         mapper.map(&request?)?;
     }
+    mapper.tenants.name(|device| reader.device_name(device));
     Ok(TraceFacts {
         xxh3: reader.file_hash()?.map_or_else(String::new, |hash| format!("{hash:016x}")),
         format: reader.format().name().into(),
@@ -207,6 +217,7 @@ pub(crate) fn read_trace(
         written: mapper.written,
         numbered: mapper.numbered,
         ops: Arc::new(mapper.out.finish()?),
+        tenants: mapper.tenants,
     })
 }
 
@@ -372,6 +383,7 @@ mod tests {
             written: PageSet::default(),
             numbered: 0,
             ops: Arc::new(out.finish().unwrap()),
+            tenants: Tenants::default(),
         };
         let source = TraceSource { path: "x".into(), options: Default::default(), addresses: AddressChoice::Fold };
         let mut experiment = Experiment::new(DeviceSpec::load("ideal-1gb").unwrap(), Source::Trace(source));

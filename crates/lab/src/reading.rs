@@ -17,10 +17,11 @@ pub struct Reading {
     /// TOML file that names the columns of a CSV trace
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub csv_layout: Option<PathBuf>,
-    /// Read only the requests to these devices of the trace
-    #[cfg_attr(feature = "clap", arg(long, value_delimiter = ',', value_name = "NUMBER"))]
+    /// Read only the requests to these devices of the trace: names as `margay trace info` lists them, the part before a `_`,
+    /// or numbers
+    #[cfg_attr(feature = "clap", arg(long, value_delimiter = ',', value_name = "NAME"))]
     #[serde(deserialize_with = "one_or_many")]
-    pub trace_device: Option<Vec<u32>>,
+    pub trace_device: Option<Vec<String>>,
     /// Skip lines that cannot be read, and count them, instead of stopping at the first
     #[cfg_attr(feature = "clap", arg(long))]
     pub skip_bad_lines: bool,

@@ -142,6 +142,7 @@ pub fn run_prepared(
     let separate = |lpn: u32| experiment.separate_read_only && is_read_only(lpn);
     fill(&mut disk, filled, &separate).map_err(|error| LabError::Stopped { writes: 0, error })?;
     disk.reset_counters();
+    let mut tenants = trace.and_then(|trace| trace.tenants.watch(&mut disk));
 
     let expected = Ops::expected_writes(experiment, pages, trace);
     let mut recorder = Recorder::new(&disk, experiment, prepared, expected);
@@ -162,6 +163,9 @@ pub fn run_prepared(
         let result = run_ops(&mut disk, &batch, &mut work);
         let writes = disk.log().counters().host_writes;
         result.map_err(|error| LabError::Stopped { writes, error })?;
+        if let Some(tenants) = &mut tenants {
+            tenants.count(&batch);
+        }
         recorder.look(&disk, last_us);
         // Batches are short where marks are close to each other.
         since_report += batch.len();
@@ -186,7 +190,8 @@ pub fn run_prepared(
     recorder.last(&disk, last_us);
     let outcome =
         Finish { experiment, prepared, filled, read_only_pages, work, wall_s, duration_s: last_us as f64 / 1e6 };
-    Ok(outcome.outcome(&disk, recorder))
+    let tenants = tenants.map_or_else(Vec::new, |tenants| tenants.rows(&disk));
+    Ok(Outcome { tenants, ..outcome.outcome(&disk, recorder) })
 }
 
 struct Finish<'a> {
@@ -299,7 +304,8 @@ impl Finish<'_> {
             writes_per_s: counters.host_writes as f64 / self.wall_s.max(1e-9),
         };
         row.set_wear(Wear::of(&segments.erases));
-        Outcome { row, series: recorder.series, victims: counters.victims.clone(), erases: segments.erases.clone() }
+        let (victims, erases) = (counters.victims.clone(), segments.erases.clone());
+        Outcome { row, series: recorder.series, victims, erases, tenants: Vec::new() }
     }
 }
 
@@ -329,6 +335,7 @@ mod tests {
             written: Default::default(),
             numbered: 0,
             ops: Arc::new(ops.finish().unwrap()),
+            tenants: Default::default(),
         };
         run_prepared(&experiment, &Prepared { trace: Some(facts), exported_pages: 500 }, &mut |_| true).unwrap_err()
     }

@@ -40,6 +40,27 @@ pub enum TraceCommand {
         #[command(flatten)]
         reading: Reading,
     },
+    /// Write the requests to each device of a trace to a trace of its own, so that each volume can be run by itself
+    ///
+    /// The files are NAME.FORMAT in the folder, where what is no letter or digit in a device's name is an underscore. Times of a
+    /// file count from its own first request when it is read.
+    Split {
+        /// The trace to read; - is the standard input, for up to 64 devices
+        from: PathBuf,
+        /// The folder for the traces; it is created if need be
+        folder: PathBuf,
+        #[arg(
+            long,
+            default_value = "mgt",
+            value_name = "FORMAT",
+            help = format!("Format to write: one of {}", Format::writable_names())
+        )]
+        to_format: String,
+        #[command(flatten)]
+        force: ForceArg,
+        #[command(flatten)]
+        reading: Reading,
+    },
     /// Run a program under Valgrind and record the pages that it touches, as a trace (VMT1) for `margay vm replay`
     ///
     /// The trace gets its name when the program has ended by itself, or when there are enough records. If the program is

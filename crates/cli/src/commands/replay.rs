@@ -2,7 +2,7 @@ use super::compare::{run_all, with_seeds};
 use super::progress;
 use crate::args::{Given, OutputFormat, ReplayArgs};
 use crate::failure::Failure;
-use crate::output::{self, records, run_plots, runs};
+use crate::output::{self, records, run_plots, runs, tenants};
 use margay_lab::{Served, Sources, replay_served};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -29,7 +29,10 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         bar.finish_and_clear();
         vec![outcome?]
     };
-    output::write_outcomes(&args.output, &outcomes, runs::replay)?;
+    output::write_outcomes(&args.output, &outcomes, |outcomes| {
+        let of_devices = outcomes.first().map_or_else(String::new, |outcome| tenants::table(&outcome.tenants));
+        runs::replay(outcomes) + &of_devices
+    })?;
     if let (Some(path), Some(first)) = (&args.output.plot, outcomes.first()) {
         run_plots::replay(path, args.output.force.existing(), first)?;
     }

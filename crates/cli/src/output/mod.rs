@@ -12,6 +12,7 @@ pub mod run_plots;
 pub mod runs;
 pub mod study;
 mod tables;
+pub mod tenants;
 
 pub use names::shown;
 pub use tables::wrapped_at;

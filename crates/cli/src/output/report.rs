@@ -1,3 +1,4 @@
+use super::shown;
 use super::tables::wrapped_at;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{Cell, CellAlignment, Table};
@@ -86,9 +87,9 @@ pub fn trace_info(name: &str, info: &TraceInfo) -> String {
         "skew",
         format!("{one:.1} / {ten:.1} / {twenty:.1} % of page writes go to the hottest 1 / 10 / 20 % of pages"),
     );
-    for (device, of) in info.devices.iter().take(8) {
+    for of in info.devices.values().take(8) {
         line(
-            &format!("device {device}"),
+            &format!("device {}", shown(of.name.as_bytes())),
             format!("{} writes, {} reads, up to {}", of.writes, of.reads, bytes(of.end_bytes as f64)),
         );
     }

@@ -10,7 +10,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let (args, given) = Given::complete(args, &args.file)?;
     output::check(&args.output)?;
     let (experiment, prepared) = args.settings.prepare(&Sources::default())?;
-    given.save()?;
+    given.save("replay")?;
     let seeds = args.seeds.unwrap_or(1);
     let outcomes = if seeds > 1 {
         run_all(&with_seeds(&experiment, Some(seeds)), &prepared, args.jobs, args.output.quiet)?

@@ -139,6 +139,13 @@ fn a_full_disk_is_an_error_that_names_the_file_and_the_sweep_goes_on_when_there_
     works(folder.path(), &[SMALL, &["other.csv"]].concat());
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     assert_eq!(read("full.csv"), read("other.csv"));
+    // Another sweep does not take the place of its result, nor is a plot replaced.
+    let other = ["sweep", "sequential,writes=99", "-q", "-o", "full.csv"];
+    fails(folder.path(), &other, 2, "full.csv: exists already; with --force");
+    fails(folder.path(), &[SMALL, &["full.csv", "--restart"]].concat(), 2, "full.csv: exists already");
+    std::fs::write(folder.path().join("mine.svg"), "mine").unwrap();
+    fails(folder.path(), &[SMALL, &["full.csv", "--plot", "mine.svg"]].concat(), 2, "mine.svg: exists already");
+    assert_eq!((read("full.csv"), read("mine.svg")), (read("other.csv"), "mine".into()));
     fails(folder.path(), &[SMALL, &["/proc/nowhere/x.csv"]].concat(), 1, "/proc/nowhere");
 }
 

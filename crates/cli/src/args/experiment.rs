@@ -145,11 +145,11 @@ impl Given {
         })
     }
 
-    /// Writes the options to the file of `--save-experiment`, if there is one.
+    /// Writes the options of this command to the file of `--save-experiment`, if there is one.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn save(&self) -> Result<(), Failure> {
+    pub fn save(&self, command: &str) -> Result<(), Failure> {
         let Some(path) = &self.save else { return Ok(()) };
         let mut table = self.table.clone();
         OF_THE_MOMENT.iter().for_each(|key| drop(table.remove(*key)));
@@ -166,7 +166,8 @@ impl Given {
             }
         }
         let text = toml::to_string(&table).map_err(|error| Failure::write(&path.display().to_string(), error))?;
-        let head = format!("# Written by margay {}. Run it: margay replay -e FILE\n", env!("CARGO_PKG_VERSION"));
+        let (version, name) = (env!("CARGO_PKG_VERSION"), path.display());
+        let head = format!("# Written by margay {version}. Run it: margay {command} -e {name}\n");
         write_file(path, (head + &text).as_bytes(), existing(&self.table))
     }
 }

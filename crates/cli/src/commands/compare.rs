@@ -48,7 +48,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let placements: Vec<PlacementSpec> = specs(&args.settings.placement)?;
     let settings = Settings { selection: None, placement: None, ..args.settings };
     let (base, prepared) = settings.prepare(&Sources::default())?;
-    given.save()?;
+    given.save("compare")?;
     let mut experiments: Vec<Experiment> = Vec::new();
     for selection in &selections {
         for placement in &placements {

@@ -15,7 +15,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
         return served(&args);
     }
     let (experiment, prepared) = args.settings.prepare(&Sources::default())?;
-    given.save()?;
+    given.save("replay")?;
     let seeds = args.seeds.unwrap_or(1);
     let outcomes = if seeds > 1 {
         run_all(&with_seeds(&experiment, Some(seeds)), &prepared, args.jobs, args.output.quiet)?

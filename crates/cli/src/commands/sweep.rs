@@ -70,14 +70,17 @@ pub fn run(args: &SweepArgs) -> Result<(), Failure> {
     output::check_plot(options.output.plot.as_deref())?;
     let points = points(grid, options.many.seeds).map_err(|error| in_file(&given, error))?;
     let journal_path = beside(&path, ".points");
-    // An output with finished points beside it is of an earlier run of this sweep.
-    let is_ours = journal_path.is_file();
+    if !journal_path.is_file() || options.restart {
+        check_new(Some(&path), existing)?;
+    }
+    check_new(options.output.plot.as_deref(), existing)?;
+    let mut journal = Journal::open(&journal_path, options.restart)?;
+    // An output with finished points of this sweep beside it is of an earlier run of it, perhaps with fewer values.
+    let is_ours = points.iter().any(|point| journal.rows.contains_key(&point.key));
     if !is_ours {
         check_new(Some(&path), existing)?;
-        check_new(options.output.plot.as_deref(), existing)?;
     }
-    given.save()?;
-    let mut journal = Journal::open(&journal_path, options.restart)?;
+    given.save("sweep")?;
     let threads = options.many.jobs.unwrap_or_else(rayon::current_num_threads);
     let bar = SweepBar::new(&points, options.output.quiet);
     let swept = margay_lab::sweep::run(&points, &mut journal, threads, &bar);
@@ -93,7 +96,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Failure> {
     // What an interruption left is part of the whole now.
     let _ = std::fs::remove_file(partial(&path));
     if let Some(plot) = &options.output.plot {
-        run_plots::sweep(plot, replace, &points, &swept.rows)?;
+        run_plots::sweep(plot, existing, &points, &swept.rows)?;
     }
     crate::output::print_bytes(runs::sweep(&points, &swept.rows, options.many.all).as_bytes())?;
     say!("{done} points are in {}; finished points are kept in {}", path.display(), journal_path.display());

@@ -79,7 +79,7 @@ impl fmt::Display for Direction {
 /// What a measurement says about a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// The published figure is met within the bound stated beforehand.
+    /// The published figure is met within its stated bound.
     Met,
     /// The figure of the specification or of the independent model is met; the published one is shown.
     Model,
@@ -116,7 +116,7 @@ impl Verdict {
     /// What it means, in a line.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Met => "within a bound, stated beforehand, of the published figure",
+            Self::Met => "within the stated bound of the published figure",
             Self::Model => {
                 "within a bound of the figure of the specification or of an independent model; the published one is shown"
             }

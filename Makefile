@@ -25,7 +25,7 @@ demo: build
 	@echo; echo "== every policy on the writes of SQLite (samples/sqlite-messages.mgt), 10 times over"
 	$(MARGAY) compare samples/sqlite-messages.mgt --repeat 10 --force --plot out/demo-sqlite.svg
 	@echo; echo "== every policy on hot and cold data, 90 % of the writes to 10 % of the pages, the 24 MB card of the FMS papers"
-	$(MARGAY) compare hot-cold:90/10,writes=98304,poisson=24609375us --device intel-series2plus-24mb --force --plot out/demo-hot-cold.svg
+	$(MARGAY) compare hot-cold:90/10,poisson=24609375us --until-steady --device intel-series2plus-24mb --force --plot out/demo-hot-cold.svg
 	@echo "plots: out/demo-sqlite.svg out/demo-hot-cold.svg"
 
 test:

@@ -50,10 +50,9 @@ fi
 # The crates without std, on a microcontroller.
 scripts/bare-metal.sh
 cargo test --workspace --quiet
-cargo build --release --quiet -p margay-trials
+cargo build --release --quiet -p margay-trials -p margay-bench
 target/release/margay-trials quick
 if command -v valgrind >/dev/null; then
-  cargo build --release --quiet -p margay-bench
   target/release/margay-bench instructions
 fi
 echo "make test: all passed"

@@ -22,7 +22,7 @@ fn paging(scheme: &str, log_blocks: u32, window: Window) -> Result<Paging<Device
     let segments = PAGES / PAGES_PER_BLOCK + log_blocks + 1;
     let geometry = Geometry::new(segments, PAGES_PER_BLOCK, 2048).map_err(|error| error.to_string())?;
     let cache = CacheConfig { window, ..CacheConfig::new(FRAMES, scheme) };
-    Paging::new(Plain::new(NullFlash::new(geometry)), config, cache, true).map_err(|error| error.to_string())
+    Paging::new(Plain::new(NullFlash::new(geometry)), config, cache, |_| true).map_err(|error| error.to_string())
 }
 
 /// Nine references of ten go to a set of pages three quarters as large as the cache, the others to any page. A third of

@@ -38,6 +38,17 @@ impl Failure {
         matches!(self, Self::ClosedPipe | Self::Program(_))
     }
 
+    /// The same failure with another message.
+    fn with(self, message: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Run(text) => Self::Run(message(text)),
+            Self::Usage(text) => Self::Usage(message(text)),
+            Self::Input(text) => Self::Input(message(text)),
+            Self::Interrupted(text) => Self::Interrupted(message(text)),
+            silent => silent,
+        }
+    }
+
     /// The failure to write a result to `path`.
     pub fn write(path: &str, error: impl fmt::Display) -> Self {
         Self::Run(format!("{path}: {error}"))
@@ -68,14 +79,19 @@ impl From<LabError> for Failure {
             | LabError::Files(_)
             | LabError::Hybrid(_)
             | LabError::Log(_)
-            | LabError::Theory(_) => Self::Run(text),
+            | LabError::Write { .. } => Self::Run(text),
             LabError::Interrupted { .. } => Self::Interrupted(text),
             LabError::Trace(error) => error.into(),
             LabError::Device(error) => error.into(),
             LabError::File { .. } | LabError::Recording { .. } => Self::Input(text),
-            LabError::Value { .. } | LabError::Config(_) | LabError::Policy(_) | LabError::Workload(_) => {
-                Self::Usage(text)
-            }
+            LabError::Point { point, error } => Self::from(*error).with(|text| format!("the point {point}: {text}")),
+            LabError::Value { .. }
+            | LabError::Setting { .. }
+            | LabError::NoSource
+            | LabError::Theory(_)
+            | LabError::Config(_)
+            | LabError::Policy(_)
+            | LabError::Workload(_) => Self::Usage(text),
         }
     }
 }

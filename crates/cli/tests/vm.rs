@@ -4,6 +4,8 @@ mod common;
 mod paging;
 
 use common::{fails, has, is_paging_allowed, library, skip, works};
+use margay_host::Existing;
+use margay_trace::vm::{Reference, VmHeader, VmWriter};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -70,6 +72,115 @@ fn the_study_runs_on_the_trace_of_the_project() {
     for file in ["comparisons.csv", "paging.csv", "fig11.svg", "fig13.csv"] {
         assert!(folder.path().join(file).is_file(), "{file}");
     }
+}
+
+/// Writes a trace of pages and whether they are written.
+fn trace(path: &Path, references: impl IntoIterator<Item = (u64, bool)>) {
+    let mut writer = VmWriter::create_with(path, VmHeader::DEFAULT, Existing::Replace).unwrap();
+    for (page, write) in references {
+        writer.write(Reference { page, write }).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// What a replay counted, a row for each scheme.
+fn counts(path: &Path, options: &[&str]) -> Vec<serde_json::Value> {
+    let args = ["vm", "replay", "-q", path.to_str().unwrap(), "--cache", "128K", "--log-blocks", "8", "-f", "json"];
+    let mut rows: Vec<serde_json::Value> = serde_json::from_str(&works(&[&args, options].concat())).unwrap();
+    // What the trace and its numbering are called, and what the run took.
+    let others =
+        ["trace", "trace_xxh3", "only_written", "page_map", "logical_pages", "memory_bytes_per_frame", "seconds"];
+    for row in rows.iter_mut() {
+        others.iter().for_each(|name| drop(row.as_object_mut().unwrap().remove(*name).unwrap()));
+    }
+    rows
+}
+
+/// Each of these pages once, in ascending order, then the same pages in no order, a third of them written.
+fn shuffled(pages: &[u64]) -> Vec<(u64, bool)> {
+    let (mut references, mut state) = (pages.iter().map(|page| (*page, false)).collect::<Vec<_>>(), 1u64);
+    for _ in 0..40_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let pick = state >> 33;
+        // Half of them go to a sixteenth of the pages.
+        let span = if pick.is_multiple_of(2) { pages.len() } else { pages.len() / 16 };
+        references.push((pages[(pick / 2) as usize % span], state >> 20 & 3 == 0));
+    }
+    references
+}
+
+#[test]
+fn a_replay_counts_the_same_whether_or_not_the_numbering_has_holes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("holes.vmt");
+    let both = |store: &[&str]| ["chunks", "dense"].map(|pages| counts(&path, &[store, &["--pages", pages]].concat()));
+    // Every third page of forty chunks over the page-mapped log.
+    let thirds: Vec<u64> = (0..40 * 64).filter(|page: &u64| page.is_multiple_of(3)).collect();
+    trace(&path, shuffled(&thirds));
+    let [chunks, dense] = both(&["--store", "page", "-s", "du-gc", "-s", "da-gc", "-s", "lda-gc2"]);
+    assert_eq!(chunks, dense);
+    // The hybrid store keeps the places in a chunk, so the holes are at the end of the last one: chunks of 64, of which the last
+    // has twenty pages that are referenced.
+    let most: Vec<u64> = (0..6 * 64 + 20).rev().collect();
+    trace(&path, most.iter().map(|page| (6 * 64 + 19 - page, false)).chain(shuffled(&most)));
+    for store in ["fast", "fast:sequential=no", "bast"] {
+        let [chunks, dense] = both(&["--store", store]);
+        assert_eq!(chunks, dense, "{store}");
+    }
+}
+
+#[test]
+fn pages_that_are_left_out_count_for_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, without) = (folder.path().join("all.vmt"), folder.path().join("written.vmt"));
+    let pages: Vec<u64> = (0..20 * 64).collect();
+    // Of each chunk a half is only read, and of every fourth chunk all.
+    let is_written = |page: u64| page % 64 < 32 && !(page / 64).is_multiple_of(4);
+    let every_page = pages.iter().map(|page| (*page, true));
+    let all: Vec<_> =
+        shuffled(&pages).into_iter().chain(every_page).map(|(page, write)| (page, write && is_written(page))).collect();
+    let written: Vec<_> = all.iter().copied().filter(|(page, _)| is_written(*page)).collect();
+    trace(&path, all);
+    trace(&without, written);
+    for options in [&["--store", "fast"][..], &["--store", "page"], &["--store", "fast", "--pages", "dense"]] {
+        let left_out = counts(&path, &[options, &["--only-written"]].concat());
+        assert_eq!(left_out, counts(&without, options), "{options:?}");
+    }
+    // 15 chunks with 32 pages each: over the page-mapped log no page that is left out takes room or is copied.
+    let device = |path: &Path, options: &[&str]| {
+        let args = ["vm", "replay", "-q", path.to_str().unwrap(), "--cache", "128K", "-s", "du-gc", "-f", "json"];
+        let json: serde_json::Value = serde_json::from_str(&works(&[&args, options].concat())).unwrap();
+        (number(&json, "logical_pages"), number(&json, "referenced_pages"))
+    };
+    assert_eq!(device(&path, &["--only-written"]), (15 * 64, 15 * 32));
+    assert_eq!(device(&path, &["--only-written", "--pages", "dense"]), (15 * 32, 15 * 32));
+    assert_eq!(device(&path, &[]), (20 * 64, 20 * 64));
+}
+
+#[test]
+fn a_page_mapped_store_says_what_it_dropped_and_cleans_where_little_is_to_be_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vmt");
+    trace(&path, shuffled(&(0..20 * 64).collect::<Vec<_>>()));
+    let rows = counts(&path, &["--store", "page", "-s", "du-gc", "-s", "da-gc", "-s", "lda-gc2"]);
+    let of = |row: usize, name: &str| number(&rows[row], name) as f64;
+    assert!(of(0, "drops") == 0.0 && of(0, "duplicates") > 0.0, "{rows:?}");
+    assert_eq!(of(1, "drops"), of(1, "duplicates"));
+    assert!(of(1, "drops") > 0.0 && of(2, "drops") > 0.0 && of(2, "drops") < of(2, "duplicates"), "{rows:?}");
+    assert!(of(1, "migrations") / of(1, "gcs") < of(0, "migrations") / of(0, "gcs"), "{rows:?}");
+}
+
+#[test]
+fn handing_over_counts_as_input_and_output_where_asked_for() {
+    let replay = |options: &[&str]| -> (f64, f64) {
+        let args = ["vm", "replay", "-q", SAMPLE, "--cache", "1M", "-s", "lda-gc5", "-f", "json"];
+        let json: serde_json::Value = serde_json::from_str(&works(&[&args, options].concat())).unwrap();
+        assert_eq!(json["handover_us"].as_f64().unwrap(), 50.0 * number(&json, "cache_writes") as f64);
+        (json["io_us"].as_f64().unwrap(), json["handover_us"].as_f64().unwrap())
+    };
+    let (without, handover) = replay(&[]);
+    assert!(handover > 0.0);
+    assert_eq!(replay(&["--count-handover"]), (without + handover, handover));
 }
 
 fn vm_run(folder: &Path, options: &[&str], program: &[&str]) -> Output {

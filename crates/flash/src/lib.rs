@@ -97,6 +97,13 @@ pub trait Flash {
         Ok(())
     }
 
+    /// Reads pages that follow each other with their spare areas, all of them whole, faster than one by one: `data` and `spare`
+    /// have room for those of all pages, one behind the other. False, with anything in both, if the device has no faster way or
+    /// something is wrong with one of the pages: [`Flash::read`] says of each what it is.
+    fn read_run(&mut self, _first: Ppn, _data: &mut [u8], _spare: &mut [u8]) -> bool {
+        false
+    }
+
     /// Whether what was done since the last [`Flash::sync`] may be on flash in part and in any order after a power cut,
     /// as with a file that a host caches. False for a chip, of which a power cut interrupts the last operation only.
     fn is_cached(&self) -> bool {
@@ -145,6 +152,11 @@ macro_rules! pass_on {
         }
         fn end_sync(&mut self, wait: bool) -> Result<bool, $crate::FlashError> {
             self.$device.end_sync(wait)
+        }
+    };
+    (@ $device:ident read_run) => {
+        fn read_run(&mut self, first: $crate::Ppn, data: &mut [u8], spare: &mut [u8]) -> bool {
+            self.$device.read_run(first, data, spare)
         }
     };
     (@ $device:ident is_cached) => {
@@ -205,6 +217,9 @@ macro_rules! forward {
             }
             fn end_sync(&mut self, wait: bool) -> Result<bool, FlashError> {
                 (**self).end_sync(wait)
+            }
+            fn read_run(&mut self, first: Ppn, data: &mut [u8], spare: &mut [u8]) -> bool {
+                (**self).read_run(first, data, spare)
             }
             fn is_cached(&self) -> bool {
                 (**self).is_cached()

@@ -54,7 +54,9 @@ mod tests {
     fn every_implementation_gives_the_same_checksum() {
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
-        let lengths: Vec<usize> = (0..300).chain((0..200).map(|_| random.random_range(300..20_000))).collect();
+        let long = [(1 << 20) - 1, 3_000_017];
+        let lengths: Vec<usize> =
+            (0..300).chain((0..200).map(|_| random.random_range(300..20_000))).chain(long).collect();
         for len in lengths {
             let mut bytes = vec![0; len];
             random.fill_bytes(&mut bytes);

@@ -43,6 +43,8 @@ pub struct Formatted<F> {
     pub(crate) durable: Durable,
     pub(crate) spare: Vec<u8>,
     scratch: Vec<u8>,
+    /// Spare areas of pages that are read together.
+    spares: Vec<u8>,
     /// Single flipped bits of tags that were corrected.
     pub(crate) repaired_tags: u64,
 }
@@ -114,6 +116,7 @@ impl<F: Flash> Formatted<F> {
             last_seq: 0,
             spare: vec![0xFF; tag_bytes],
             scratch: vec![0; geometry.page_bytes() as usize],
+            spares: Vec::new(),
             repaired_tags: 0,
         })
     }
@@ -318,6 +321,23 @@ impl<F: Flash> Store for Formatted<F> {
             (Decoded::Tag(tag), status) if tag.page.owner == owner && tag.data_crc == crc32c(data) => Ok(status),
             _ => Err(FlashError::Corrupt { ppn }),
         }
+    }
+
+    fn read_run(&mut self, first: Ppn, owners: &mut dyn Iterator<Item = u64>, data: &mut [u8]) -> bool {
+        if self.layout.place != Place::Spare {
+            return false;
+        }
+        let (page_bytes, spare_bytes) = (self.geometry.page_bytes() as usize, self.geometry.spare_bytes() as usize);
+        self.spares.resize(data.len() / page_bytes * spare_bytes, 0);
+        if !self.device.read_run(first, data, &mut self.spares) {
+            return false;
+        }
+        let pages = data.chunks_exact(page_bytes).zip(self.spares.chunks_exact(spare_bytes)).zip(owners);
+        (first.0..).zip(pages).all(|(ppn, ((data, spare), owner))| {
+            let decoded = Tag::decode(&self.layout, Ppn(ppn), spare);
+            let is_of = |tag: &Tag| !tag.page.lost && tag.page.owner == owner && tag.data_crc == crc32c(data);
+            matches!(decoded, Decoded::Tag(tag) if is_of(&tag))
+        })
     }
 
     fn erase(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {

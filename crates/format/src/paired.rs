@@ -130,6 +130,10 @@ impl<F: Flash> Flash for Paired<F> {
         self.device.erase(segment)
     }
 
+    fn read_run(&mut self, first: Ppn, data: &mut [u8], spare: &mut [u8]) -> bool {
+        !self.is_paired && self.device.read_run(first, data, spare)
+    }
+
     fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
         self.device.read_part(ppn, offset_bytes, bytes)
     }

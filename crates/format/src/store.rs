@@ -34,6 +34,12 @@ pub trait Store {
     /// Reads the page of an owner.
     fn read(&mut self, ppn: Ppn, owner: u64, data: &mut [u8]) -> Result<ReadStatus, FlashError>;
 
+    /// Reads pages that follow each other, of these owners, if all of them are clean and the device has a faster way than
+    /// one by one. False says nothing of any of them, and leaves anything in `data`.
+    fn read_run(&mut self, _first: Ppn, _owners: &mut dyn Iterator<Item = u64>, _data: &mut [u8]) -> bool {
+        false
+    }
+
     /// Erases a segment, which then has been erased `info.erases` times.
     fn erase(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError>;
 

@@ -2,6 +2,7 @@ use crate::chunks::Chunks;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use margay_flash::Ppn;
 pub use margay_format::{ObjectKind, Time};
 
 /// The attributes of an object.
@@ -91,6 +92,12 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Where a chunk is on flash; `None` if it is a hole or in memory.
+    pub fn place_on_flash(&self, chunk: u32) -> Option<Ppn> {
+        let is_in_memory = self.tail.as_ref().is_some_and(|tail| tail.chunk == chunk);
+        if is_in_memory { None } else { self.chunks.get(chunk) }
+    }
+
     pub fn new(kind: ObjectKind, mode: u16, uid: u32, gid: u32, parent: u32, name: &[u8], now: Time) -> Self {
         Self {
             kind,

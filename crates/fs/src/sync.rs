@@ -156,7 +156,11 @@ impl<D: Store> Fs<D> {
         }
         let segment = self.log.device().geometry().segment_of(ppn);
         let segments = self.log.segments();
-        if segments.state[segment.index()] == State::Sealed && segments.valid[segment.index()] == 0 {
+        if segments.valid[segment.index()] > 0 {
+            return Ok(());
+        }
+        let is_sealed = segments.state[segment.index()] == State::Sealed;
+        if is_sealed || self.log.seal_full(segment)? {
             self.log.clean_segment(&mut self.index, segment)?;
             self.counters.eager_erases += 1;
         }

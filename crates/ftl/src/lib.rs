@@ -9,8 +9,9 @@ mod error;
 mod map;
 mod mount;
 mod recovery;
+mod tally;
 
-use alloc::vec;
+use alloc::{boxed::Box, vec, vec::Vec};
 pub use error::FtlError;
 use map::{Map, UNMAPPED};
 use margay_flash::{FlashError, Lpn, Ppn, ReadStatus};
@@ -20,6 +21,7 @@ use margay_log::Client as _;
 pub use margay_log::MountReport;
 use margay_log::{AuditError, Config, Content, Hint, Log, LogError, Policies, Progress};
 pub use mount::{Loaded, MountError, load};
+use tally::{Tallied, Tally};
 
 /// Pages of the trim map that may be unwritten at once.
 const MAX_DIRTY: usize = 8;
@@ -29,6 +31,8 @@ const MAX_DIRTY: usize = 8;
 pub struct Ftl<D> {
     log: Log<D, Lpn>,
     map: Map,
+    /// Copies by group, if they are counted.
+    tally: Option<Box<Tally>>,
 }
 
 impl<D: Store> Ftl<D> {
@@ -44,11 +48,11 @@ impl<D: Store> Ftl<D> {
         let page_bytes = device.geometry().page_bytes();
         if !config.is_paced() {
             let log = Log::new(device, config, policies, exported_pages)?;
-            return Ok(Self { log, map: Map::volatile(exported_pages) });
+            return Ok(Self { log, map: Map::volatile(exported_pages), tally: None });
         }
         let own = OwnPages::new(exported_pages, page_bytes);
         let log = Log::new(device, config, policies, own.owners())?;
-        let mut ftl = Self { log, map: Map::durable(own, vec![UNMAPPED; own.owners() as usize]) };
+        let mut ftl = Self { log, map: Map::durable(own, vec![UNMAPPED; own.owners() as usize]), tally: None };
         let mut page = vec![0; page_bytes as usize];
         page[..superblock.len()].copy_from_slice(superblock);
         ftl.log.write_own(&mut ftl.map, own.superblock(), &page)?;
@@ -77,7 +81,11 @@ impl<D: Store> Ftl<D> {
     #[inline(always)]
     pub fn write(&mut self, lpn: Lpn, data: &[u8], hint: Hint, now_us: u64) -> Result<(), FtlError> {
         self.check(lpn)?;
-        match self.log.write(&mut self.map, lpn, Content::Page, data, hint, now_us) {
+        let written = match self.tally {
+            None => self.log.write(&mut self.map, lpn, Content::Page, data, hint, now_us),
+            Some(_) => self.write_tallied(lpn, data, hint, now_us),
+        };
+        match written {
             Ok(_) => Ok(()),
             Err(error) => {
                 if self.map.locate(lpn).is_none() {
@@ -123,6 +131,18 @@ impl<D: Store> Ftl<D> {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn write_tallied(&mut self, lpn: Lpn, data: &[u8], hint: Hint, now_us: u64) -> Result<Ppn, LogError> {
+        let Self { log, map, tally: Some(tally) } = self else {
+            return self.log.write(&mut self.map, lpn, Content::Page, data, hint, now_us);
+        };
+        let mut client = Tallied { map, tally };
+        let at = log.write(&mut client, lpn, Content::Page, data, hint, now_us)?;
+        client.written(lpn);
+        Ok(at)
+    }
+
     /// An error of a device that lost segments says so.
     #[cold]
     fn worn_out(&self, error: LogError) -> FtlError {
@@ -147,6 +167,16 @@ impl<D: Store> Ftl<D> {
     pub fn read(&mut self, lpn: Lpn, data: &mut [u8]) -> Result<Option<ReadStatus>, FtlError> {
         let Some(ppn) = self.mapped(lpn)? else { return Ok(None) };
         Ok(Some(self.log.read(ppn, data)?))
+    }
+
+    /// Reads pages from `first` on that lie one behind the other, if the device has a faster way than one by one and all
+    /// of them are clean. Returns how many pages were read, as many as have room in `data` at the most. After 0 there is
+    /// anything in `data`, and [`Ftl::read`] reads the page or says why not.
+    pub fn read_run(&mut self, first: Lpn, data: &mut [u8]) -> usize {
+        let Ok(Some(ppn)) = self.mapped(first) else { return 0 };
+        let (map, lpns) = (&self.map, first.0 + 1..self.map.exported);
+        let next = lpns.map(|lpn| map.locate(Lpn(lpn)));
+        self.log.read_run(ppn, next, data)
     }
 
     /// Where a page lives.
@@ -212,6 +242,17 @@ impl<D: Store> Ftl<D> {
     /// Gives the device back, as after a power cut.
     pub fn into_device(self) -> D {
         self.log.into_device()
+    }
+
+    /// Counts the copies that host writes cause by groups of logical pages from now on: `groups` has the group of each page, 0
+    /// behind its end. For measurements on devices whose content nobody needs after an error.
+    pub fn count_copies_by(&mut self, groups: Vec<u16>) {
+        self.tally = Some(Box::new(Tally::new(groups)));
+    }
+
+    /// Copies by group since [`Ftl::count_copies_by`]; none if it was not called.
+    pub fn copies_by_group(&self) -> &[u64] {
+        self.tally.as_ref().map_or(&[], |tally| &tally.copies)
     }
 
     /// Resets the counters; erase counts are kept.

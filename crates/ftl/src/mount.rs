@@ -92,7 +92,7 @@ impl<F: Flash> Ftl<Formatted<F>> {
         let mut map = Map::durable(own, vec![UNMAPPED; own.owners() as usize]);
         let copy = own.superblock();
         let (log, anchor) = Log::format(device, superblock, config, policies, own.owners(), &mut map, copy)?;
-        Ok((Self { log, map }, anchor))
+        Ok((Self { log, map, tally: None }, anchor))
     }
 
     /// Mounts a device as it was found. Without `read_only`, makes what a power cut left safe first; see
@@ -113,7 +113,7 @@ impl<F: Flash> Ftl<Formatted<F>> {
             true => work.into_anchor(),
             false => log.start(&mut map, superblock, &restored, work)?,
         };
-        Ok((Self { log, map }, anchor))
+        Ok((Self { log, map, tally: None }, anchor))
     }
 
     /// Stops cleanly: writes all that is pending and a checkpoint, if there is room for one, so that the next

@@ -44,6 +44,11 @@ struct Setup {
     percent: u32,
 }
 
+/// The number of streams of the placement that has the most, and that of read-only data: every placement is to fit.
+fn max_streams() -> u32 {
+    all_placements().iter().map(|placement| u32::from(placement.streams())).max().unwrap() + 1
+}
+
 fn setups() -> impl Strategy<Value = Setup> {
     let shape = (20u32..60, prop_oneof![Just(4u32), 5u32..9, Just(32u32), Just(70u32)], 0u32..2, 0u32..2, 0u32..2);
     let marks = (1u32..4, 0u32..3, any::<bool>(), 40u32..=100, prop_oneof![Just(0u32), 4u32..40]);
@@ -65,7 +70,7 @@ fn setups() -> impl Strategy<Value = Setup> {
             leveling,
         };
         let geometry = Geometry::new(segments, pages_per_segment, PAGE_BYTES as u32).unwrap();
-        if !config.limit_pages(&geometry, 5).is_ok_and(|limit| limit > 2 * OWN_PAGES) {
+        if !config.limit_pages(&geometry, max_streams()).is_ok_and(|limit| limit > 2 * OWN_PAGES) {
             config.max_pages_per_write = 0;
         }
         Setup { segments, pages_per_segment, config, percent }
@@ -78,7 +83,7 @@ impl Setup {
     }
 
     fn exported(&self) -> u32 {
-        let limit = self.config.limit_pages(&self.geometry(), 5).unwrap();
+        let limit = self.config.limit_pages(&self.geometry(), max_streams()).unwrap();
         // A disk that spreads its cleaning keeps pages of its own.
         (limit - if self.config.is_paced() { OWN_PAGES } else { 0 }) * self.percent / 100
     }

@@ -279,12 +279,16 @@ impl<D: Store> Hybrid<D> {
         Ok(())
     }
 
-    /// Writes every page of the store to data blocks, block by block, as the state before a run. On a device with
-    /// payload the pages are zeros. After an error the blocks before are written, and the others are as they were.
-    pub fn preload<H: Host>(&mut self, host: &mut H) -> Result<(), HybridError> {
+    /// Writes the pages for which `has` returns true to data blocks, block by block, as the state before a run; the store holds
+    /// no others. The places of the others stay empty, and a block without any page has no data block. On a device with payload the pages
+    /// are zeros. After an error the blocks before are written, and the others are as they were.
+    pub fn preload<H: Host>(&mut self, host: &mut H, has: impl Fn(Lpn) -> bool) -> Result<(), HybridError> {
         for block in 0..self.data.len() as u32 {
             let first = block * self.pages;
-            let lpns = (first..first + self.pages_of(block)).map(Lpn);
+            let lpns = (first..first + self.pages_of(block)).map(Lpn).filter(|lpn| has(*lpn));
+            if lpns.clone().next().is_none() {
+                continue;
+            }
             let segment = loop {
                 let segment = self.take_free(Stream::Data)?;
                 let zeros = core::mem::take(&mut self.scratch);

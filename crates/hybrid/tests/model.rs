@@ -106,6 +106,7 @@ proptest! {
         mapping in mapping(),
         log_blocks in 2..6u32,
         preload in any::<bool>(),
+        holes in 1..7u32,
         steps in steps(),
     ) {
         let config = HybridConfig { mapping, ..HybridConfig::swap(PAGES, log_blocks) };
@@ -113,8 +114,9 @@ proptest! {
         let mut cache = Cache::default();
         let mut oracle: HashMap<u32, u8> = HashMap::new();
         if preload {
-            store.preload(&mut cache).unwrap();
-            oracle.extend((0..PAGES).map(|lpn| (lpn, 0)));
+            let has = |lpn: u32| lpn.is_multiple_of(holes);
+            store.preload(&mut cache, |lpn| has(lpn.0)).unwrap();
+            oracle.extend((0..PAGES).filter(|lpn| has(*lpn)).map(|lpn| (lpn, 0)));
         }
         let evict = |store: &mut Hybrid<_>, cache: &mut Cache, lpn: u32| {
             if let Some((byte, true)) = cache.pages.remove(&lpn) {

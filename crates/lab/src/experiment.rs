@@ -3,7 +3,7 @@ use margay_log::Config;
 use margay_media::DeviceSpec;
 use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec};
 use margay_trace::ReadOptions;
-use margay_workload::WorkloadSpec;
+use margay_workload::{Arrival, Pattern, WorkloadSpec};
 use std::path::PathBuf;
 
 /// How much of the device is exported.
@@ -30,6 +30,12 @@ pub enum Limit {
     Writes(u64),
     /// Until the host has written the exported capacity this many times.
     DeviceWrites(f64),
+    /// Until write amplification has settled and is known to 1 %, or the host has written the exported capacity this many
+    /// times.
+    Steady {
+        /// The limit; without it 100 times, or 30 passes of a trace, whichever is more.
+        max_device_writes: Option<f64>,
+    },
 }
 
 /// How a trace's addresses become logical pages.
@@ -103,8 +109,9 @@ pub struct Experiment {
     pub source: Source,
     /// When the run ends.
     pub limit: Limit,
-    /// Share of the run, at its start, that the warm window leaves out.
-    pub warm_up: f64,
+    /// Share of the run, at its start, that the warm window leaves out. Without it the start of the window is found by
+    /// the test MSER-5.
+    pub warm_up: Option<f64>,
     /// The forecast says when this share of segments is worn out, besides the first segment.
     pub worn_share: f64,
     /// Seed of workload and policies.
@@ -128,7 +135,7 @@ impl Experiment {
             leveling: LevelingSpec::default(),
             source,
             limit: Limit::Once,
-            warm_up: 0.5,
+            warm_up: None,
             worn_share: 0.1,
             seed: 1,
         }
@@ -176,10 +183,21 @@ impl Experiment {
         Ok(pages as u32)
     }
 
+    /// Whether another seed gives another result: the workload is drawn at random, or the selection draws.
+    pub fn is_random(&self) -> bool {
+        let draws = matches!(self.selection.name(), "random" | "d-choices");
+        let workload = match &self.source {
+            Source::Workload(spec) => spec.pattern != Pattern::Sequential || spec.arrival != Arrival::Asap,
+            Source::Trace(_) => false,
+        };
+        draws || workload
+    }
+
     /// Checks the shares.
     pub(crate) fn check(&self) -> Result<(), LabError> {
+        let warm_up = self.warm_up.unwrap_or(0.0);
         for (what, value, below_one) in
-            [("fill", self.fill, false), ("worn share", self.worn_share, false), ("warm-up", self.warm_up, true)]
+            [("fill", self.fill, false), ("worn share", self.worn_share, false), ("warm-up", warm_up, true)]
         {
             if !(0.0..=1.0).contains(&value) || (below_one && value == 1.0) {
                 let problem = format!("expected a share from 0 {} 1", if below_one { "up to under" } else { "to" });

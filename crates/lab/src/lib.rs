@@ -6,6 +6,7 @@
 
 pub mod compare;
 mod disk;
+mod expected;
 mod experiment;
 mod files;
 mod forecast;
@@ -13,10 +14,19 @@ mod ops;
 mod packed;
 mod page_level;
 mod paging;
+mod reading;
+mod recorder;
 pub mod reproduce;
 mod result;
 mod run;
 mod served;
+pub mod settings;
+mod sources;
+pub mod statistics;
+mod steady;
+pub mod summary;
+pub mod sweep;
+mod tenants;
 mod wear;
 mod work;
 
@@ -26,9 +36,14 @@ pub use files::{FileDevice, FileRow, FileRun};
 pub use forecast::Forecast;
 pub use page_level::PageLevel;
 pub use paging::{PagingRow, PagingSetup, PagingStore, PagingTrace};
+pub use reading::Reading;
 pub use result::{Outcome, ResultRow, SCHEMA_VERSION, Sample};
 pub use run::{Prepared, Step, prepare, run, run_prepared, size_from_trace};
 pub use served::{Served, ServedRow, replay_served};
+pub use settings::Settings;
+pub use sources::Sources;
+pub use steady::{Mark, WarmWindow};
+pub use tenants::TenantRow;
 pub use wear::Wear;
 pub use work::WorkMeter;
 
@@ -45,6 +60,27 @@ pub enum LabError {
         /// What is wrong with the value, and what would be right.
         problem: String,
     },
+    /// A setting is not of the kind that its key wants.
+    #[error("{key} = {value}: {problem}")]
+    Setting {
+        /// The key.
+        key: String,
+        /// What it is.
+        value: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A point of a sweep is impossible.
+    #[error("the point {point}: {error}")]
+    Point {
+        /// What sets it apart.
+        point: String,
+        /// What is wrong.
+        error: Box<LabError>,
+    },
+    /// Nothing says what to run.
+    #[error("no source: name a trace file or a workload (see `margay policies workloads`)")]
+    NoSource,
     /// The device is not known, or cannot be built.
     #[error(transparent)]
     Device(#[from] margay_media::DeviceError),
@@ -105,6 +141,14 @@ pub enum LabError {
     Interrupted {
         /// Host page writes done.
         writes: u64,
+    },
+    /// A result cannot be written.
+    #[error("{path}: {error}")]
+    Write {
+        /// Its path.
+        path: String,
+        /// What went wrong, and what to do.
+        error: String,
     },
     /// A file cannot be read or parsed.
     #[error("{path}: {error}")]

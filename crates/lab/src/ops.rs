@@ -1,6 +1,7 @@
 use crate::LabError;
 use crate::experiment::{AddressChoice, Experiment, Limit, Source, TraceSource};
 use crate::packed::{PackedOps, Packer, Unpacker};
+use crate::tenants::Tenants;
 use margay_trace::{IoKind, PageTable, Request};
 use margay_workload::{OpKind, PageOp, Workload, WorkloadSpec};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub(crate) struct TraceFacts {
     /// How many they are, if they were numbered.
     pub numbered: u32,
     pub ops: Arc<PackedOps>,
+    pub tenants: Tenants,
 }
 
 /// A set of logical pages.
@@ -25,13 +27,16 @@ pub(crate) struct TraceFacts {
 pub(crate) struct PageSet(Vec<u64>);
 
 impl PageSet {
+    /// Adds a page; says whether it is new.
     #[inline]
-    fn insert(&mut self, lpn: u32) {
+    fn insert(&mut self, lpn: u32) -> bool {
         let word = lpn as usize / 64;
         if word >= self.0.len() {
             self.0.resize(word + 1, 0);
         }
+        let is_new = self.0[word] >> (lpn % 64) & 1 == 0;
         self.0[word] |= 1 << (lpn % 64);
+        is_new
     }
 
     fn contains(&self, lpn: u32) -> bool {
@@ -41,6 +46,10 @@ impl PageSet {
 
 /// A prime, so that the pages of shifted devices coincide neither at the start nor at a power of two.
 const DEVICE_SHIFT_PAGES: u64 = 1_000_003;
+
+/// Device writes, and passes of a trace, after which a run that does not settle ends.
+const MAX_DEVICE_WRITES: u64 = 100;
+const MAX_PASSES: u64 = 30;
 
 /// The number of a page that was not numbered.
 const NOT_NUMBERED: u32 = 0;
@@ -57,6 +66,7 @@ struct Mapper {
     requests: u64,
     writes: u64,
     written: PageSet,
+    tenants: Tenants,
     out: Packer,
 }
 
@@ -71,6 +81,7 @@ impl Mapper {
             requests: 0,
             writes: 0,
             written: PageSet::default(),
+            tenants: Tenants::default(),
             out: Packer::new(),
         }
     }
@@ -84,6 +95,7 @@ impl Mapper {
             IoKind::Read => OpKind::Read,
             IoKind::Flush => return Ok(()),
         };
+        self.tenants.is_at(request.device);
         let end = request.offset_bytes.saturating_add(request.len_bytes);
         let (first, last) = match kind {
             // Only pages that lie wholly in the trimmed range become invalid.
@@ -127,7 +139,8 @@ impl Mapper {
     #[inline]
     fn push(&mut self, time_us: u64, lpn: u32, kind: OpKind) -> Result<(), LabError> {
         if kind == OpKind::Write {
-            self.written.insert(lpn);
+            let is_new = self.written.insert(lpn);
+            self.tenants.written(lpn, is_new);
             self.writes += 1;
         }
         self.out.push(PageOp { time_us, lpn, kind })
@@ -195,6 +208,7 @@ pub(crate) fn read_trace(
     for request in reader.by_ref() {
         mapper.map(&request?)?;
     }
+    mapper.tenants.name(|device| reader.device_name(device));
     Ok(TraceFacts {
         xxh3: reader.file_hash()?.map_or_else(String::new, |hash| format!("{hash:016x}")),
         format: reader.format().name().into(),
@@ -203,6 +217,7 @@ pub(crate) fn read_trace(
         written: mapper.written,
         numbered: mapper.numbered,
         ops: Arc::new(mapper.out.finish()?),
+        tenants: mapper.tenants,
     })
 }
 
@@ -221,6 +236,7 @@ pub(crate) struct Ops {
     offset_us: u64,
     last_us: u64,
     page_writes_of_pass: u64,
+    passes_done: u64,
 }
 
 impl Ops {
@@ -241,9 +257,20 @@ impl Ops {
             Limit::Once => (1, None),
             Limit::Times(times) => (u64::from(times), None),
             Limit::Writes(writes) => (u64::MAX, Some(writes)),
-            Limit::DeviceWrites(times) => (u64::MAX, Some((times * f64::from(pages)) as u64)),
+            Limit::DeviceWrites(_) | Limit::Steady { .. } => {
+                (u64::MAX, Self::expected_writes(experiment, pages, trace))
+            }
         };
-        Ok(Self { pass, pages, passes_left, writes_left, offset_us: 0, last_us: 0, page_writes_of_pass: 0 })
+        Ok(Self {
+            pass,
+            pages,
+            passes_left,
+            writes_left,
+            offset_us: 0,
+            last_us: 0,
+            page_writes_of_pass: 0,
+            passes_done: 0,
+        })
     }
 
     /// Number of host page writes of the experiment, if it is known beforehand.
@@ -256,8 +283,19 @@ impl Ops {
             Limit::Once => pass,
             Limit::Times(times) => pass.map(|writes| writes.saturating_mul(times.into())),
             Limit::Writes(writes) => Some(writes),
-            Limit::DeviceWrites(times) => Some((times * f64::from(pages)) as u64),
+            Limit::DeviceWrites(times) | Limit::Steady { max_device_writes: Some(times) } => {
+                Some((times * f64::from(pages)) as u64)
+            }
+            Limit::Steady { max_device_writes: None } => {
+                let passes = trace.map_or(0, |trace| trace.writes.saturating_mul(MAX_PASSES));
+                Some(passes.max(MAX_DEVICE_WRITES * u64::from(pages)))
+            }
         }
+    }
+
+    /// How often the source was run to its end. Operations of the batch that was handed out last belong to the pass after.
+    pub fn passes_done(&self) -> u64 {
+        self.passes_done
     }
 
     /// Puts the next operations into `out`. If it stays empty, there are none left.
@@ -267,6 +305,7 @@ impl Ops {
             self.read(out, max)?;
             if out.is_empty() {
                 self.passes_left -= 1;
+                self.passes_done += 1;
                 if self.page_writes_of_pass == 0 && self.writes_left.is_some() {
                     // A source without operations would be started over for ever.
                     self.passes_left = 0;
@@ -344,6 +383,7 @@ mod tests {
             written: PageSet::default(),
             numbered: 0,
             ops: Arc::new(out.finish().unwrap()),
+            tenants: Tenants::default(),
         };
         let source = TraceSource { path: "x".into(), options: Default::default(), addresses: AddressChoice::Fold };
         let mut experiment = Experiment::new(DeviceSpec::load("ideal-1gb").unwrap(), Source::Trace(source));

@@ -1,8 +1,9 @@
-use margay_flash::{Lpn, Ppn};
+use margay_flash::{Geometry, Lpn, Ppn, SegmentId};
 use margay_format::Store;
 use margay_hybrid::{Host, MergeAction, Victim};
 use margay_log::{Client, Config, Content, Hint, Log, LogError, Policies};
-use margay_vm::{Cache, CacheConfig};
+use margay_policy::{Segments, State};
+use margay_vm::{BlockMerge, Cache, CacheConfig, GcTotals, Stats};
 
 const UNMAPPED: u32 = u32::MAX;
 
@@ -11,6 +12,16 @@ const UNMAPPED: u32 = u32::MAX;
 struct Map {
     places: Vec<u32>,
     cache: Cache,
+    geometry: Geometry,
+    drops: u64,
+    duplicates: u64,
+}
+
+impl Map {
+    /// Whether cleaning drops the copy of a page on flash, because the cache holds the page.
+    fn is_dropped(&self, lpn: Lpn) -> bool {
+        self.cache.decide(lpn, Victim::Random, true) == MergeAction::Drop
+    }
 }
 
 impl Client<Lpn> for Map {
@@ -28,18 +39,34 @@ impl Client<Lpn> for Map {
     }
 
     fn gives_up(&mut self, lpn: Lpn) -> bool {
-        let gives_up = self.cache.decide(lpn, Victim::Random, true) == MergeAction::Drop;
+        self.duplicates += u64::from(self.cache.frame(lpn).is_some());
+        let gives_up = self.is_dropped(lpn);
         if gives_up {
             self.places[lpn.index()] = UNMAPPED;
             self.cache.on_flash(lpn, false);
             self.cache.moved(lpn, MergeAction::Drop);
+            self.drops += 1;
         }
         gives_up
+    }
+
+    /// The sealed segment with the fewest pages to copy, the one opened first among equals.
+    fn victim(&self, segments: &Segments) -> Option<SegmentId> {
+        let mut copied = segments.valid.clone();
+        if self.cache.config().scheme.merge != BlockMerge::Unaware {
+            for place in self.cache.pages().filter(|lpn| self.is_dropped(*lpn)).filter_map(|lpn| self.locate(lpn)) {
+                copied[self.geometry.segment_of(place).index()] -= 1;
+            }
+        }
+        let has_gain =
+            |id: &SegmentId| segments.state[id.index()] == State::Sealed && copied[id.index()] < segments.data_pages;
+        segments.ids().filter(has_gain).min_by_key(|id| (copied[id.index()], segments.opened_sequence[id.index()]))
     }
 }
 
 /// The page cache over the page-mapped log. When a segment is cleaned, a page that the cache holds is dropped from flash
-/// (DA-GC) or copied as any other page (DU-GC). Cleaning never writes pages of the cache.
+/// (DA-GC) or copied as any other page (DU-GC), and the victim is the segment with the fewest pages to copy. Cleaning never
+/// writes pages of the cache.
 #[derive(Debug)]
 pub struct PageLevel<D> {
     log: Log<D, Lpn>,
@@ -60,9 +87,9 @@ impl<D: Store> PageLevel<D> {
         cache: CacheConfig,
         preload: bool,
     ) -> Result<Self, LogError> {
-        let pages_per_block = device.geometry().pages_per_segment();
-        let cache = Cache::new(cache, pages, pages_per_block);
-        let map = Map { places: vec![UNMAPPED; pages as usize], cache };
+        let geometry = *device.geometry();
+        let cache = Cache::new(cache, pages, geometry.pages_per_segment());
+        let map = Map { places: vec![UNMAPPED; pages as usize], cache, geometry, drops: 0, duplicates: 0 };
         let log = Log::new(device, config, policies, pages)?;
         let mut paging = Self { log, map };
         if preload {
@@ -101,6 +128,21 @@ impl<D: Store> PageLevel<D> {
         }
         self.map.cache.insert(lpn, write);
         Ok(())
+    }
+
+    /// The counts of the cache, and what cleaning did as that of random log blocks.
+    pub fn stats(&self) -> Stats {
+        let counters = self.log.counters();
+        let mut stats = *self.map.cache.stats();
+        stats.random = GcTotals {
+            count: counters.cleanings,
+            copies: counters.copies,
+            cache_writes: 0,
+            drops: self.map.drops,
+            duplicates: self.map.duplicates,
+            erases: counters.erases,
+        };
+        stats
     }
 
     /// The cache.

@@ -18,7 +18,8 @@ use serde::Serialize;
 pub enum PagingStore {
     /// Hybrid-mapped.
     Hybrid(Mapping),
-    /// The page-mapped log with greedy selection and one stream, on as many segments.
+    /// The page-mapped log with one stream, on the segments that the referenced pages fill and as many more as the hybrid store
+    /// has log blocks and to merge into; the victim is the segment with the fewest pages to copy.
     PageLevel,
 }
 
@@ -55,10 +56,12 @@ pub struct PagingSetup {
     pub store: PagingStore,
     /// The cache and its scheme.
     pub cache: CacheConfig,
-    /// Whether every page is written to flash before the run.
+    /// Whether every page that the trace references is written to flash before the run.
     pub preload: bool,
     /// Number of times that the trace is replayed.
     pub passes: u32,
+    /// Whether handing pages of the cache over to flash in merges counts as I/O time; in the cost of a merge it always does.
+    pub counts_handover: bool,
 }
 
 impl PagingSetup {
@@ -66,7 +69,16 @@ impl PagingSetup {
     /// log block, everything on flash before.
     pub const fn new(log_blocks: u32, cache: CacheConfig) -> Self {
         let store = PagingStore::Hybrid(Mapping::Fast { sequential: true, leave_open: false });
-        Self { page_bytes: 2048, pages_per_block: 64, log_blocks, store, cache, preload: true, passes: 1 }
+        Self {
+            page_bytes: 2048,
+            pages_per_block: 64,
+            log_blocks,
+            store,
+            cache,
+            preload: true,
+            passes: 1,
+            counts_handover: false,
+        }
     }
 }
 
@@ -86,6 +98,8 @@ pub struct PagingRow {
     pub page_bytes: u32,
     pub pages_per_block: u32,
     pub logical_pages: u32,
+    /// Pages that the trace references; the others of a block have no copy on flash.
+    pub referenced_pages: u32,
     pub log_blocks: u32,
     pub cache_frames: u32,
     pub lru_region: String,
@@ -96,6 +110,7 @@ pub struct PagingRow {
     pub ignores_updates: bool,
     pub preload: bool,
     pub passes: u32,
+    pub counts_handover: bool,
 
     pub references: u64,
     pub misses: u64,
@@ -110,12 +125,17 @@ pub struct PagingRow {
     pub migrations: u64,
     pub cache_writes: u64,
     pub drops: u64,
+    /// Pages that merges copied, wrote or dropped although the cache held them; per merge this is Ndup.
+    pub duplicates: u64,
+    pub random_duplicates: u64,
     pub erases: u64,
     pub gc_cost_us: f64,
     pub random_gc_cost_us: f64,
     pub random_migrations: u64,
     pub random_erases: u64,
     pub io_us: f64,
+    /// What handing pages of the cache over took; it is in `io_us` if `counts_handover` says so.
+    pub handover_us: f64,
     pub swap_in_us: f64,
     pub merges_empty: u64,
     pub merges_switch: u64,
@@ -126,6 +146,11 @@ pub struct PagingRow {
 }
 
 impl PagingRow {
+    /// Ndup: mean number of pages that a merge met on flash and in the cache.
+    pub fn duplicates_per_gc(&self) -> f64 {
+        self.duplicates as f64 / (self.gcs as f64).max(1.0)
+    }
+
     /// Mean cost of a merge, in microseconds.
     pub fn cost_per_gc(&self) -> f64 {
         self.gc_cost_us / (self.gcs as f64).max(1.0)
@@ -158,17 +183,23 @@ impl PagingTrace {
     /// If the store does not fit the device or stops, or if `keep_on` returned false.
     pub fn run(&self, setup: &PagingSetup, keep_on: &mut dyn FnMut(u64) -> bool) -> Result<PagingRow, LabError> {
         let references = &self.references;
-        let blocks = references.pages().div_ceil(setup.pages_per_block);
+        // A page-mapped store has no place for pages that are never referenced.
+        let pages = match setup.store {
+            PagingStore::Hybrid(_) => references.pages(),
+            PagingStore::PageLevel => references.distinct_pages(),
+        };
+        let blocks = pages.div_ceil(setup.pages_per_block);
         let segments = blocks + setup.log_blocks + 1;
         let geometry = Geometry::new(segments, setup.pages_per_block, setup.page_bytes).map_err(DeviceError::from)?;
         let flash = NullFlash::new(geometry);
         let start = std::time::Instant::now();
         match setup.store {
             PagingStore::Hybrid(mapping) => {
-                let config = HybridConfig { mapping, ..HybridConfig::swap(references.pages(), setup.log_blocks) };
-                let mut paging = Paging::new(Plain::new(flash), config, setup.cache, setup.preload)?;
-                let passes = self.passes(setup, keep_on, |lpn, write| Ok(paging.reference(Lpn(lpn), write)?));
-                passes?;
+                let config = HybridConfig { mapping, ..HybridConfig::swap(pages, setup.log_blocks) };
+                let mut paging = Paging::new(Plain::new(flash), config, setup.cache, |lpn| {
+                    setup.preload && references.is_referenced(lpn.0)
+                })?;
+                self.passes(setup, keep_on, |lpn, write| Ok(paging.reference(Lpn(lpn), write)?))?;
                 let counters = paging.store().counters();
                 let mut row = self.row(setup, paging.cache().stats(), paging.cache().memory_bytes());
                 let merges = [counters.random, counters.sequential];
@@ -182,7 +213,6 @@ impl PagingTrace {
             }
             PagingStore::PageLevel => {
                 let config = margay_log::Config { low_water: 1, high_water: 1, ..margay_log::Config::default() };
-                let pages = references.pages();
                 let sizing = Sizing {
                     segments,
                     data_pages: setup.pages_per_block,
@@ -193,12 +223,9 @@ impl PagingTrace {
                     Policies::new(SelectionSpec::known("greedy:tie=oldest"), PlacementSpec::default(), sizing);
                 let device = Plain::new(flash);
                 let mut paging = PageLevel::new(device, config, policies, pages, setup.cache, setup.preload)?;
-                self.passes(setup, keep_on, |lpn, write| Ok(paging.reference(Lpn(lpn), write)?))?;
-                let mut stats = *paging.cache().stats();
-                let counters = paging.log().counters();
-                (stats.random.count, stats.random.copies) = (counters.cleanings, counters.copies);
-                stats.random.erases = counters.erases;
-                let mut row = self.row(setup, &stats, paging.cache().memory_bytes());
+                let ranks = references.ranks();
+                self.passes(setup, keep_on, |lpn, write| Ok(paging.reference(Lpn(ranks[lpn as usize]), write)?))?;
+                let mut row = self.row(setup, &paging.stats(), paging.cache().memory_bytes());
                 row.seconds = start.elapsed().as_secs_f64();
                 Ok(row)
             }
@@ -230,6 +257,7 @@ impl PagingTrace {
         let cache = &setup.cache;
         let costs = &cache.costs;
         let gc = stats.gc();
+        let handover_us = gc.cache_writes as f64 * costs.cache_us;
         PagingRow {
             margay_version: env!("CARGO_PKG_VERSION").into(),
             seed: cache.seed,
@@ -242,6 +270,7 @@ impl PagingTrace {
             page_bytes: setup.page_bytes,
             pages_per_block: setup.pages_per_block,
             logical_pages: self.references.pages(),
+            referenced_pages: self.references.distinct_pages(),
             log_blocks: setup.log_blocks,
             cache_frames: cache.frames,
             lru_region: cache.lru_region.to_string(),
@@ -252,6 +281,7 @@ impl PagingTrace {
             ignores_updates: cache.ignores_updates,
             preload: setup.preload,
             passes: setup.passes,
+            counts_handover: setup.counts_handover,
             references: stats.references(),
             misses: stats.misses,
             lru_hits: stats.lru_hits,
@@ -264,12 +294,15 @@ impl PagingTrace {
             migrations: gc.migrations(),
             cache_writes: gc.cache_writes,
             drops: gc.drops,
+            duplicates: gc.duplicates,
+            random_duplicates: stats.random.duplicates,
             erases: gc.erases,
             gc_cost_us: gc.cost_us(costs),
             random_gc_cost_us: stats.random.cost_us(costs),
             random_migrations: stats.random.migrations(),
             random_erases: stats.random.erases,
-            io_us: stats.io_us(costs),
+            io_us: stats.io_us(costs) + if setup.counts_handover { handover_us } else { 0.0 },
+            handover_us,
             swap_in_us: stats.swap_ins as f64 * costs.read_us,
             merges_empty: 0,
             merges_switch: 0,

@@ -1,8 +1,14 @@
+use crate::tenants::TenantRow;
 use crate::{Forecast, Wear};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Version of the fields of [`ResultRow`] and [`Sample`].
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
+
+/// A number that is none in JSON, because it is not finite.
+fn or_nan<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
 
 /// The result of one run: its parameters, and what it cost. All counts are in pages unless the name says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +33,9 @@ pub struct ResultRow {
     pub read_only_pages: u32,
     /// Data pages / exported pages - 1.
     pub over_provisioning: f64,
+    /// The same without the segments from which no victim is drawn: those that are open, and those that cleaning keeps
+    /// free. This is the over-provisioning that theory means.
+    pub effective_over_provisioning: f64,
     pub low_water: u32,
     pub high_water: u32,
     /// The greatest number of pages programmed for one host write; 0 if cleaning is not spread over the writes. The
@@ -47,11 +56,25 @@ pub struct ResultRow {
     pub erases: u64,
     pub misplaced_copies: u64,
     /// (host writes + copies + metadata pages) / host writes over the whole run, the fill left out.
+    #[serde(deserialize_with = "or_nan")]
     pub wa: f64,
-    /// Write amplification from host write `warm_from` on.
+    /// Write amplification from host write `warm_from` to `warm_to`.
+    #[serde(deserialize_with = "or_nan")]
     pub wa_warm: f64,
-    /// The first host write of the warm window.
+    /// Half the width of its 95 % interval, from parts of the window, if there are enough of them.
+    pub wa_warm_half95: Option<f64>,
+    /// Host writes before the warm window.
     pub warm_from: u64,
+    /// Host writes up to its end.
+    pub warm_to: u64,
+    /// What theory expects of `wa_warm` at `effective_over_provisioning`, where it has a formula.
+    pub theory_wa: Option<f64>,
+    /// How its start was found: `mser-5`, `mser over passes` of a trace, or `fixed`.
+    pub warm_rule: String,
+    /// Whether write amplification had settled in the warm window.
+    pub settled: bool,
+    /// Why not.
+    pub unsettled: String,
 
     pub erases_min: u32,
     pub erases_p50: u32,
@@ -71,6 +94,7 @@ pub struct ResultRow {
     /// Modelled time of all flash work of host writes, cleaning and metadata, in seconds.
     pub flash_s: f64,
     /// Host bytes written / `flash_s`.
+    #[serde(deserialize_with = "or_nan")]
     pub throughput_bytes_per_s: f64,
     /// Modelled energy of the same, in joules, if the device states it.
     pub energy_j: Option<f64>,
@@ -120,6 +144,9 @@ pub struct Outcome {
     pub victims: Vec<u64>,
     /// Erase counts at the end, by segment.
     pub erases: Vec<u32>,
+    /// What each device of a trace cost, if the trace has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<TenantRow>,
 }
 
 impl ResultRow {

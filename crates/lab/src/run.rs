@@ -1,9 +1,12 @@
 use crate::disk::{MeasuredDisk, build_disk, fill, run_ops};
+use crate::expected::theory_wa;
 use crate::experiment::{AddressChoice, Capacity, Experiment, Source};
-use crate::ops::{Ops, TraceFacts, read_trace};
-use crate::result::{Outcome, ResultRow, SCHEMA_VERSION, Sample};
+use crate::ops::{Ops, TraceFacts};
+use crate::recorder::Recorder;
+use crate::result::{Outcome, ResultRow, SCHEMA_VERSION};
+use crate::sources::Sources;
 use crate::{Forecast, LabError, Wear, WorkMeter};
-use margay_log::Counters;
+use margay_policy::State;
 use std::time::Instant;
 
 /// The progress of a run.
@@ -15,11 +18,8 @@ pub struct Step {
     pub expected: Option<u64>,
 }
 
-/// Operations between two reports of progress.
-const BATCH: usize = 4096;
-/// The greatest number of samples kept. When there are more, every second one is dropped.
-const SAMPLES: usize = 400;
-
+/// The greatest number of operations of a batch, and about as many are between two reports of progress.
+pub(crate) const BATCH: usize = 4096;
 /// A source that was read once and can be run many times.
 #[derive(Clone, Debug)]
 pub struct Prepared {
@@ -29,12 +29,17 @@ pub struct Prepared {
 
 /// Reads an experiment's trace once. Experiments that differ in policies and marks alone share the result.
 pub fn prepare(experiment: &Experiment) -> Result<Prepared, LabError> {
+    prepare_of(experiment, &Sources::default())
+}
+
+/// The same, with traces that were read before.
+pub(crate) fn prepare_of(experiment: &Experiment, sources: &Sources) -> Result<Prepared, LabError> {
     experiment.check()?;
     let trace = match &experiment.source {
         Source::Workload(_) => None,
         Source::Trace(source) => {
             let pages = experiment.exported_pages()?;
-            Some(read_trace(source, experiment.device.page_bytes, Some(pages))?)
+            Some(sources.read(source, experiment.device.page_bytes, Some(pages))?)
         }
     };
     with_source(experiment, trace)
@@ -68,12 +73,17 @@ fn with_source(experiment: &Experiment, trace: Option<TraceFacts>) -> Result<Pre
 /// # Errors
 /// The source is no trace, the trace cannot be read or writes nothing, or no device of the part can be so large.
 pub fn size_from_trace(experiment: &mut Experiment) -> Result<Prepared, LabError> {
+    size_from_trace_of(experiment, &Sources::default())
+}
+
+/// The same, with traces that were read before.
+pub(crate) fn size_from_trace_of(experiment: &mut Experiment, sources: &Sources) -> Result<Prepared, LabError> {
     let Source::Trace(source) = &mut experiment.source else {
         let value = experiment.source.name();
         return Err(LabError::Value { what: "source", value, problem: "only a trace can size the device".into() });
     };
     source.addresses = AddressChoice::Compact;
-    let trace = read_trace(source, experiment.device.page_bytes, None)?;
+    let trace = sources.read(source, experiment.device.page_bytes, None)?;
     let pages = trace.numbered.max(1);
     let per_segment = experiment.config().data_pages(&experiment.device.geometry()?).max(1);
     let share = match experiment.capacity {
@@ -132,28 +142,44 @@ pub fn run_prepared(
     let separate = |lpn: u32| experiment.separate_read_only && is_read_only(lpn);
     fill(&mut disk, filled, &separate).map_err(|error| LabError::Stopped { writes: 0, error })?;
     disk.reset_counters();
+    let mut tenants = trace.and_then(|trace| trace.tenants.watch(&mut disk));
 
     let expected = Ops::expected_writes(experiment, pages, trace);
-    let mut recorder = Recorder::new(&disk, expected, experiment.warm_up);
+    let mut recorder = Recorder::new(&disk, experiment, prepared, expected);
     let mut work = WorkMeter::new(experiment.device.timing);
     let mut batch = Vec::with_capacity(2 * BATCH);
     let started = Instant::now();
     let mut last_us = 0;
+    // The first batch is reported in any case.
+    let mut since_report = BATCH;
     loop {
         ops.next_batch(&mut batch, recorder.max_ops(disk.log().counters().host_writes))?;
+        recorder.passes_done(&disk, ops.passes_done());
+        if recorder.may_end() {
+            break;
+        }
         let Some(last) = batch.last() else { break };
         last_us = last.time_us;
         let result = run_ops(&mut disk, &batch, &mut work);
         let writes = disk.log().counters().host_writes;
         result.map_err(|error| LabError::Stopped { writes, error })?;
+        if let Some(tenants) = &mut tenants {
+            tenants.count(&batch);
+        }
         recorder.look(&disk, last_us);
-        if !progress(Step { writes, expected }) {
-            return Err(LabError::Interrupted { writes });
+        // Batches are short where marks are close to each other.
+        since_report += batch.len();
+        if since_report >= BATCH {
+            since_report = 0;
+            if !progress(Step { writes, expected }) {
+                return Err(LabError::Interrupted { writes });
+            }
         }
     }
     let wall_s = started.elapsed().as_secs_f64();
     let done = disk.log().counters().host_writes;
-    if let Some(asked) = expected.filter(|asked| done < *asked) {
+    let is_steady = recorder.may_end();
+    if let Some(asked) = expected.filter(|asked| done < *asked && !is_steady) {
         return Err(LabError::Short {
             what: if trace.is_some() { "trace" } else { "workload" },
             done,
@@ -164,101 +190,8 @@ pub fn run_prepared(
     recorder.last(&disk, last_us);
     let outcome =
         Finish { experiment, prepared, filled, read_only_pages, work, wall_s, duration_s: last_us as f64 / 1e6 };
-    Ok(outcome.outcome(&disk, recorder))
-}
-
-/// Takes the samples, and the state at the start of the warm window.
-struct Recorder {
-    series: Vec<Sample>,
-    every: u64,
-    next: u64,
-    before: Counters,
-    warm_share: f64,
-    warm_from: Option<u64>,
-    warm: Counters,
-    /// Counters at each sample, for a warm window whose start is not known beforehand.
-    states: Vec<Counters>,
-}
-
-impl Recorder {
-    fn new(disk: &MeasuredDisk, expected: Option<u64>, warm_share: f64) -> Self {
-        let every = expected.map_or(1024, |writes| (writes / (SAMPLES as u64 / 2)).max(1));
-        Self {
-            series: Vec::new(),
-            every,
-            next: every,
-            before: disk.log().counters().clone(),
-            warm_share,
-            warm_from: expected.map(|writes| (writes as f64 * warm_share) as u64),
-            warm: disk.log().counters().clone(),
-            states: Vec::new(),
-        }
-    }
-
-    /// How many operations may be done before the next report, so that the warm window starts at the right write.
-    fn max_ops(&self, writes: u64) -> usize {
-        match self.warm_from {
-            Some(from) if writes < from => BATCH.min((from - writes) as usize),
-            _ => BATCH,
-        }
-    }
-
-    fn look(&mut self, disk: &MeasuredDisk, now_us: u64) {
-        let writes = disk.log().counters().host_writes;
-        if self.warm_from.is_some_and(|from| self.warm.host_writes < from && writes >= from) {
-            self.warm = disk.log().counters().clone();
-        }
-        if writes < self.next {
-            return;
-        }
-        self.sample(disk, now_us);
-        if self.series.len() == SAMPLES {
-            let mut index = 0;
-            self.series.retain(|_| {
-                index += 1;
-                index % 2 == 0
-            });
-            index = 0;
-            self.states.retain(|_| {
-                index += 1;
-                index % 2 == 0
-            });
-            self.every *= 2;
-        }
-        self.next = writes + self.every;
-    }
-
-    fn sample(&mut self, disk: &MeasuredDisk, now_us: u64) {
-        let counters = disk.log().counters();
-        let state = disk.log().uniformity();
-        self.series.push(Sample {
-            host_writes: counters.host_writes,
-            time_s: now_us as f64 / 1e6,
-            wa: counters.since(&self.before).write_amplification().unwrap_or(f64::NAN),
-            erases: counters.erases,
-            utilization: state.utilization,
-            invalidity: state.invalidity,
-            uniformity: state.uniformity,
-            erases_deviation: Wear::of(&disk.log().segments().erases).deviation,
-        });
-        self.before = counters.clone();
-        if self.warm_from.is_none() {
-            self.states.push(counters.clone());
-        }
-    }
-
-    fn last(&mut self, disk: &MeasuredDisk, now_us: u64) {
-        let writes = disk.log().counters().host_writes;
-        if self.series.last().is_none_or(|sample| sample.host_writes < writes) {
-            self.sample(disk, now_us);
-        }
-        if self.warm_from.is_none() {
-            let from = (writes as f64 * self.warm_share) as u64;
-            if let Some(state) = self.states.iter().rfind(|state| state.host_writes <= from) {
-                self.warm = state.clone();
-            }
-        }
-    }
+    let tenants = tenants.map_or_else(Vec::new, |tenants| tenants.rows(&disk));
+    Ok(Outcome { tenants, ..outcome.outcome(&disk, recorder) })
 }
 
 struct Finish<'a> {
@@ -291,7 +224,10 @@ impl Finish<'_> {
                 + counters.erases as f64 * energy.erase_uj;
             uj / 1e6
         });
-        let warm = counters.since(&recorder.warm);
+        let window = recorder.window();
+        let open = segments.state.iter().filter(|state| **state == State::Open).count() as u32;
+        let idle = f64::from(open + experiment.low_water - 1) * f64::from(segments.data_pages);
+        let effective = (data_pages - idle) / f64::from(self.prepared.exported_pages);
         let victims: u64 = counters.victims.iter().sum();
         let victim_pages: u64 = counters.victims.iter().zip(0u64..).map(|(count, valid)| count * valid).sum();
         let victim_utilization = victim_pages as f64 / (victims.max(1) as f64 * f64::from(segments.data_pages));
@@ -315,6 +251,7 @@ impl Finish<'_> {
             filled_pages: self.filled,
             read_only_pages: self.read_only_pages,
             over_provisioning: data_pages / f64::from(self.prepared.exported_pages) - 1.0,
+            effective_over_provisioning: effective - 1.0,
             low_water: experiment.low_water,
             high_water: experiment.config().high_water,
             max_pages_per_write: experiment.max_pages_per_write,
@@ -331,8 +268,14 @@ impl Finish<'_> {
             erases: counters.erases,
             misplaced_copies: counters.misplaced_copies,
             wa: counters.write_amplification().unwrap_or(f64::NAN),
-            wa_warm: warm.write_amplification().unwrap_or(f64::NAN),
-            warm_from: recorder.warm.host_writes,
+            wa_warm: window.wa.mean,
+            wa_warm_half95: window.wa.half95,
+            warm_from: window.from,
+            warm_to: window.to,
+            theory_wa: theory_wa(experiment, segments.data_pages, effective),
+            warm_rule: window.rule.into(),
+            settled: window.unsettled.is_none(),
+            unsettled: window.unsettled.clone().unwrap_or_default(),
             erases_min: 0,
             erases_p50: 0,
             erases_p99: 0,
@@ -361,7 +304,8 @@ impl Finish<'_> {
             writes_per_s: counters.host_writes as f64 / self.wall_s.max(1e-9),
         };
         row.set_wear(Wear::of(&segments.erases));
-        Outcome { row, series: recorder.series, victims: counters.victims.clone(), erases: segments.erases.clone() }
+        let (victims, erases) = (counters.victims.clone(), segments.erases.clone());
+        Outcome { row, series: recorder.series, victims, erases, tenants: Vec::new() }
     }
 }
 
@@ -391,6 +335,7 @@ mod tests {
             written: Default::default(),
             numbered: 0,
             ops: Arc::new(ops.finish().unwrap()),
+            tenants: Default::default(),
         };
         run_prepared(&experiment, &Prepared { trace: Some(facts), exported_pages: 500 }, &mut |_| true).unwrap_err()
     }

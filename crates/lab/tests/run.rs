@@ -252,7 +252,7 @@ fn a_source_is_started_over_until_as_much_is_written_as_was_asked() {
 fn the_warm_window_starts_at_the_host_write_that_the_row_names() {
     for (workload, warm_up) in [("random", 0.5), ("hot-cold:80/20,reads=0.4,trims=0.02", 0.25), ("zipf:0.99", 0.9)] {
         let mut experiment = of_workload(workload);
-        (experiment.limit, experiment.warm_up) = (Limit::Writes(30_001), warm_up);
+        (experiment.limit, experiment.warm_up) = (Limit::Writes(30_001), Some(warm_up));
         let whole = done(&experiment).row;
         assert_eq!(whole.warm_from, (30_001.0 * warm_up) as u64, "{workload}");
         // The same run, ended where the window starts, is what the window leaves out.
@@ -269,7 +269,7 @@ fn the_warm_window_starts_at_the_host_write_that_the_row_names() {
 #[test]
 fn without_a_warm_up_the_window_is_the_run() {
     let mut experiment = of_workload("random,writes=20000");
-    experiment.warm_up = 0.0;
+    experiment.warm_up = Some(0.0);
     let row = done(&experiment).row;
     assert_eq!((row.warm_from, row.wa_warm), (0, row.wa));
 }
@@ -409,7 +409,7 @@ fn shares_that_are_none_are_refused_by_name() {
     type Set = fn(&mut Experiment, f64);
     let fields: [(&str, Set, f64); 3] = [
         ("fill", |experiment, share| experiment.fill = share, 1.5),
-        ("warm-up", |experiment, share| experiment.warm_up = share, 1.0),
+        ("warm-up", |experiment, share| experiment.warm_up = Some(share), 1.0),
         ("worn share", |experiment, share| experiment.worn_share = share, -0.1),
     ];
     for (name, set, value) in fields {

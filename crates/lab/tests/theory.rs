@@ -33,7 +33,7 @@ impl Setup {
         experiment.low_water = 1;
         experiment.high_water = 1;
         experiment.limit = Limit::DeviceWrites(WARM_UP + WINDOW);
-        experiment.warm_up = WARM_UP / (WARM_UP + WINDOW);
+        experiment.warm_up = Some(WARM_UP / (WARM_UP + WINDOW));
         experiment.selection = selection.parse().unwrap();
         run(&experiment, &mut |_| true).unwrap().row.wa_warm
     }

@@ -37,7 +37,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     pub fn clean_step<C: Client<O>>(&mut self, client: &mut C, budget_pages: u32) -> Result<Progress, LogError> {
         let victim = match self.victim {
             Some(victim) => victim,
-            None => match self.begin_cleaning() {
+            None => match self.begin_cleaning(client) {
                 Some(victim) => {
                     if C::GIVES_UP {
                         self.ask_client(client, victim);
@@ -95,6 +95,19 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.clean_one(client)
     }
 
+    /// Seals a segment that is open and full, which otherwise happens when the next page is written to its stream. False
+    /// if it is not.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn seal_full(&mut self, segment: SegmentId) -> Result<bool, LogError> {
+        let is_full = |head: &&mut Head| head.is_open() && head.is_full() && head.segment == segment;
+        let Some(head) = self.heads.iter_mut().find(is_full) else { return Ok(false) };
+        let head = core::mem::replace(head, Head::CLOSED);
+        self.seal(head)?;
+        Ok(true)
+    }
+
     /// Seals the open segments that hold invalid pages, so that they can be cleaned.
     pub fn seal_mixed(&mut self) -> Result<(), LogError> {
         for stream in 0..self.heads.len() {
@@ -129,8 +142,11 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.config.is_paced() && (room >= valid + 2 || self.relocation.head.room() >= valid)
     }
 
-    fn begin_cleaning(&mut self) -> Option<SegmentId> {
-        let chosen = self.chosen_victim();
+    fn begin_cleaning<C: Client<O>>(&mut self, client: &C) -> Option<SegmentId> {
+        let mut chosen = self.chosen_victim();
+        if C::GIVES_UP && chosen.is_none() {
+            chosen = client.victim(&self.segments);
+        }
         let victim = match chosen {
             Some(victim) => victim,
             None => self.selection.select(&self.segments, self.now)?,

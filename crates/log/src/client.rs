@@ -1,6 +1,7 @@
 use core::fmt;
-use margay_flash::{Lpn, Ppn};
+use margay_flash::{Lpn, Ppn, SegmentId};
 use margay_format::PageOwner;
+use margay_policy::Segments;
 
 /// The owner tag of a page, as it is kept on flash.
 pub trait Owner: Copy + Default + fmt::Debug {
@@ -24,7 +25,7 @@ impl Owner for Lpn {
 
 /// Who maps owners to pages.
 pub trait Client<O> {
-    /// Whether [`Client::gives_up`] is asked.
+    /// Whether [`Client::gives_up`] and [`Client::victim`] are asked.
     const GIVES_UP: bool = false;
 
     /// The page of `owner` lives at `to` from now on.
@@ -64,5 +65,11 @@ pub trait Client<O> {
     /// mapped no more then.
     fn gives_up(&mut self, _owner: O) -> bool {
         false
+    }
+
+    /// The sealed segment that the client wants cleaned next, since it knows what it would give up and the selection
+    /// counts that as valid; `None` leaves the choice to the selection. Asked only if [`Client::GIVES_UP`].
+    fn victim(&self, _segments: &Segments) -> Option<SegmentId> {
+        None
     }
 }

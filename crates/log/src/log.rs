@@ -9,6 +9,9 @@ use margay_flash::{FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use margay_format::{FreeList, FreeSegment, PageInfo, SegmentInfo, Store, U48_MAX};
 use margay_policy::{Content, Hint, Leveling, Now, Placer, Segments, Selection, State, Subject};
 
+/// The maximum number of pages that are read in one go.
+const MAX_READ_TOGETHER: usize = 64;
+
 /// The open segment of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
@@ -334,6 +337,23 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.note_corrected(ppn);
         }
         Ok(status)
+    }
+
+    /// Reads pages that follow each other for the host, if the device has a faster way than one by one and nothing is to be
+    /// said of any of them: `first`, and as many of `next` as follow it on flash and have room in `data`. Returns how many
+    /// pages were read; after 0 there is anything in `data`, and [`Log::read`] says of each page what it is.
+    pub fn read_run(&mut self, first: Ppn, next: impl Iterator<Item = Option<Ppn>>, data: &mut [u8]) -> usize {
+        let page_bytes = self.geometry.page_bytes() as usize;
+        let room = (data.len() / page_bytes).min(MAX_READ_TOGETHER);
+        let follows = |(at, ppn): &(u32, Option<Ppn>)| *ppn == Some(Ppn(*at));
+        let pages = 1 + (first.0 + 1..).zip(next.take(room.saturating_sub(1))).take_while(follows).count();
+        let owners = &self.owners[first.index()..first.index() + pages];
+        let mut owners = owners.iter().map(|owner| owner.to_u64());
+        if room < 2 || pages < 2 || !self.device.read_run(first, &mut owners, &mut data[..pages * page_bytes]) {
+            return 0;
+        }
+        self.counters.host_reads += pages as u64;
+        pages
     }
 
     #[inline(always)]

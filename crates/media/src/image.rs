@@ -1,7 +1,7 @@
 mod held;
 mod syncer;
 
-use crate::ram::{check_page, check_part};
+use crate::ram::{check_page, check_part, check_run};
 use held::Held;
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use std::fs::{File, OpenOptions};
@@ -276,6 +276,25 @@ impl Flash for ImageFlash {
         Ok(ReadStatus::Clean)
     }
 
+    fn read_run(&mut self, first: Ppn, data: &mut [u8], spare: &mut [u8]) -> bool {
+        let Some(pages) = check_run(&self.geometry, first, data.len(), spare.len()) else { return false };
+        let (at, wanted) = (self.at(first), pages.len() * self.stride());
+        if self.held.overlaps(at, at + wanted as u64) {
+            return false;
+        }
+        let (page_bytes, spare_bytes) = (self.geometry.page_bytes() as usize, self.geometry.spare_bytes() as usize);
+        let pairs = data.chunks_mut(page_bytes).zip(spare.chunks_mut(spare_bytes));
+        let mut parts: Vec<_> =
+            pairs.flat_map(|(data, spare)| [IoSliceMut::new(data), IoSliceMut::new(spare)]).collect();
+        // The system takes up to 1,024 parts.
+        if rustix::io::preadv(&self.file, &mut parts, at) != Ok(wanted) {
+            return false;
+        }
+        invert(data);
+        invert(spare);
+        true
+    }
+
     fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
         check_page(&self.geometry, ppn, data.len(), spare.len())?;
         if !self.is_holding || self.held.is_full() {
@@ -431,6 +450,17 @@ mod tests {
             }
             drop(image);
             let mut image = ImageFlash::open(&path, true).unwrap();
+            if geometry.spare_bytes() > 0 {
+                for (first, pages) in [(0, 12), (3, 4), (11, 1), (11, 2), (5, 0)] {
+                    let read = |device: &mut dyn Flash| {
+                        let (mut data, mut spare) = (vec![1; 512 * pages], vec![1; 64 * pages]);
+                        let is_read = device.read_run(Ppn(first), &mut data, &mut spare);
+                        assert_eq!(is_read, pages > 0 && first as usize + pages <= 12, "{pages} from {first}");
+                        (data, spare)
+                    };
+                    assert!(read(&mut ram) == read(&mut image), "{pages} pages from {first}");
+                }
+            }
             for page in 0..12 {
                 let read = |device: &mut dyn Flash| {
                     let (mut data, mut spare) = (vec![0; 512], vec![0; geometry.spare_bytes() as usize]);

@@ -1,4 +1,5 @@
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+use std::ops::Range;
 
 /// A device in memory. Erased bytes read as `0xFF`. Addresses and buffers are checked; the order of programs is not
 /// ([`crate::Strict`] does that).
@@ -56,6 +57,15 @@ pub(crate) fn check_page(geometry: &Geometry, ppn: Ppn, data: usize, spare: usiz
     Ok(())
 }
 
+/// The pages from `first` on that these lengths of data and spare areas are exactly those of; `None` if there are none.
+pub(crate) fn check_run(geometry: &Geometry, first: Ppn, data: usize, spare: usize) -> Option<Range<u32>> {
+    let (page_bytes, spare_bytes) = (geometry.page_bytes() as usize, geometry.spare_bytes() as usize);
+    let pages = data / page_bytes;
+    let end = u32::try_from(pages).ok().and_then(|pages| first.0.checked_add(pages));
+    let end = end.filter(|end| *end > first.0 && *end <= geometry.pages())?;
+    (data == pages * page_bytes && spare == pages * spare_bytes && spare_bytes > 0).then_some(first.0..end)
+}
+
 /// Checks that a part lies within a page of a byte-programmable device.
 pub(crate) fn check_part(geometry: &Geometry, ppn: Ppn, offset_bytes: u32, len: usize) -> Result<(), FlashError> {
     if !geometry.is_byte_programmable() {
@@ -81,6 +91,13 @@ impl Flash for RamFlash {
         }
         spare.copy_from_slice(&page_spare[..spare.len()]);
         Ok(ReadStatus::Clean)
+    }
+
+    fn read_run(&mut self, first: Ppn, data: &mut [u8], spare: &mut [u8]) -> bool {
+        let Some(pages) = check_run(&self.geometry, first, data.len(), spare.len()) else { return false };
+        let (page_bytes, spare_bytes) = (self.geometry.page_bytes() as usize, self.geometry.spare_bytes() as usize);
+        let parts = data.chunks_exact_mut(page_bytes).zip(spare.chunks_exact_mut(spare_bytes));
+        pages.zip(parts).all(|(ppn, (data, spare))| self.read(Ppn(ppn), data, spare).is_ok())
     }
 
     fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {

@@ -13,8 +13,12 @@ impl OverProvisioning {
     }
 
     /// From OP = physical / exported - 1.
+    ///
+    /// # Errors
+    /// It is not over 0, or over 1: that is hardly ever meant, and most often per cent.
     pub fn from_over_provisioning(op: f64) -> Result<Self, TheoryError> {
-        domain("over-provisioning", op, op.is_finite() && op > 0.0, "physical / exported - 1, over 0")?;
+        let wanted = "physical / exported - 1, over 0 and up to 1: 10 % is written 0.10 (more than 100 % as the utilization or as alpha)";
+        domain("over-provisioning", op, op > 0.0 && op <= 1.0, wanted)?;
         Ok(Self(1.0 + op))
     }
 

@@ -10,6 +10,7 @@ enum Evidence {
     /// With so many of the first lines rejected.
     Lines(Reverse<usize>),
     FirstLine,
+    Records,
     FileName,
     Magic,
 }
@@ -18,6 +19,7 @@ enum Evidence {
 fn evidence(format: Format, sample: &Sample<'_>) -> Result<Option<Evidence>, TraceError> {
     Ok(match &format.0.detection {
         Detection::Magic(magic) => sample.head.starts_with(magic).then_some(Evidence::Magic),
+        Detection::Records(test) => (sample.is_binary() && test(sample.head)).then_some(Evidence::Records),
         Detection::FileName(part) => sample.path.to_ascii_lowercase().contains(part).then_some(Evidence::FileName),
         Detection::FirstLine(test) => sample.first_line().is_some_and(test).then_some(Evidence::FirstLine),
         Detection::Lines(test) if test(sample) => {
@@ -59,7 +61,7 @@ pub(crate) fn detect(sample: &Sample<'_>) -> Result<Format, TraceError> {
     }
     let why = match best.as_slice() {
         [format] => return Ok(*format),
-        [] if sample.is_binary() => "it is binary and starts with the first bytes of no known format".into(),
+        [] if sample.is_binary() => "it is binary and starts as no known format does".into(),
         [] if sample.lines.is_empty() => "it holds empty lines only".into(),
         [] if sample.first_line().is_some_and(|line| line.len() > MAX_LINE_BYTES) => {
             format!("its first line is longer than {MAX_LINE_BYTES} bytes")

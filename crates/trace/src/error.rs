@@ -75,6 +75,26 @@ pub enum TraceError {
         /// Lines or records read.
         lines: u64,
     },
+    /// A device was asked for that the trace does not have.
+    #[error("{path}: no request goes to a device '{wanted}'; the trace has {known}")]
+    NoSuchDevice {
+        /// The file.
+        path: String,
+        /// The name that was asked for.
+        wanted: String,
+        /// The devices that the trace has.
+        known: String,
+    },
+    /// There are too many devices to be written at once, and the trace cannot be read again.
+    #[error(
+        "{path}: there are more than {limit} devices; write the trace to a file first, which can be read several times"
+    )]
+    TooManyDevices {
+        /// The file.
+        path: String,
+        /// How many can be written at once.
+        limit: usize,
+    },
     /// The format cannot be written.
     #[error("{path}: the format {format} cannot be written; one of {writable} can")]
     NotWritable {
@@ -92,8 +112,13 @@ pub enum TraceError {
 
 /// The text of a line as the end of a message, without what would control a terminal.
 fn quoted(text: &str) -> String {
-    let shown: String = text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
+    let shown = printable(text);
     if shown.is_empty() { shown } else { format!(": '{shown}'") }
+}
+
+/// A text without what would control a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
 impl TraceError {

@@ -36,6 +36,8 @@ pub(crate) enum Detection {
     Magic(&'static [u8]),
     /// The file's name contains this text, in any case.
     FileName(&'static str),
+    /// The first bytes of a binary file pass the test.
+    Records(fn(&[u8]) -> bool),
     /// The first line of text that is not empty passes the test.
     FirstLine(fn(&[u8]) -> bool),
     /// The reader accepts nine out of ten of the first lines, and the sample passes the test. Of several formats the
@@ -96,6 +98,20 @@ impl Entry {
 pub(crate) trait LineReader: Send {
     /// Parses one line, given without its end; the error says what is wrong with it.
     fn line(&mut self, line: &[u8]) -> Result<Entry, String>;
+
+    /// The request of the line at the start of `unread`, and the bytes of the line with its end, if that line is as lines of
+    /// the format usually are; its end need not be known. A line that is not goes to [`LineReader::line`], which would find
+    /// the same in this one.
+    fn usual_line(&mut self, unread: &[u8]) -> Option<(Raw, usize)> {
+        let _ = unread;
+        None
+    }
+
+    /// The name that the trace gives the device with this number; `None` if its devices are numbered.
+    fn device_name(&self, number: u32) -> Option<String> {
+        let _ = number;
+        None
+    }
 }
 
 /// Reads the records of a binary format.
@@ -103,6 +119,12 @@ pub(crate) trait RecordReader: Send {
     /// The next record, or `None` at the end of the trace. The outer error is the stream's, the inner one says what is
     /// wrong with the record.
     fn next(&mut self) -> io::Result<Option<Result<Entry, String>>>;
+
+    /// The name that the trace gives the device with this number; `None` if its devices are numbered.
+    fn device_name(&self, number: u32) -> Option<String> {
+        let _ = number;
+        None
+    }
 
     /// Whether the format compresses its records itself, so that an error of the stream means damaged data.
     fn is_compressed(&self) -> bool {
@@ -141,8 +163,9 @@ pub(crate) trait LineWriter: Send {
         ""
     }
 
-    /// Writes a request of one of the [`Writer::kinds`]. Times never go back.
-    fn write(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes a request of one of the [`Writer::kinds`]. Times never go back. `device` is the name of its device, if it has one
+    /// that is no number and can stand in a column.
+    fn write(&mut self, request: &Request, device: Option<&str>, out: &mut dyn Write) -> io::Result<()>;
 }
 
 /// Writes the records of a binary format.
@@ -197,6 +220,7 @@ impl Format {
     pub fn detected_by(self) -> String {
         match &self.0.detection {
             Detection::Magic(_) => "the first bytes".into(),
+            Detection::Records(_) => "the first records".into(),
             Detection::FileName(part) => format!("a file name with '{part}' in it"),
             Detection::FirstLine(_) => "the first line".into(),
             Detection::Lines(_) => "the first lines".into(),

@@ -5,8 +5,10 @@ use crate::{IoKind, TraceError};
 use std::collections::BTreeMap;
 
 /// Requests of one device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct DeviceInfo {
+    /// As the trace names it; its number if it has no name.
+    pub name: String,
     /// Requests that read.
     pub reads: u64,
     /// Requests that write.
@@ -99,7 +101,8 @@ pub fn info(mut reader: TraceReader, page_bytes: u32) -> Result<TraceInfo, Trace
         if devices.len() == MAX_DEVICES && !devices.contains_key(&request.device) {
             return Err(reader.bad_entry(format!("more than {MAX_DEVICES} devices")));
         }
-        let device = devices.entry(request.device).or_default();
+        let named = || DeviceInfo { name: reader.device_name(request.device), ..DeviceInfo::default() };
+        let device = devices.entry(request.device).or_insert_with(named);
         device.end_bytes = device.end_bytes.max(end);
         let pages = request.offset_bytes / page..end.div_ceil(page);
         match request.kind {

@@ -8,8 +8,10 @@
 //! All that is known of a format is one row of a table, in a file of its own under `formats/`: its name and layout, how
 //! it is detected, read and written, and an example, on which the tests of every format run.
 
+mod ahead;
 mod compress;
 mod detect;
+mod devices;
 mod error;
 mod format;
 mod formats;
@@ -22,6 +24,7 @@ mod pages;
 mod reader;
 mod recording;
 mod records;
+mod split;
 mod text;
 pub mod vm;
 mod writer;
@@ -32,9 +35,11 @@ pub use format::{Example, Format, Writer};
 pub use info::{DeviceInfo, SizeInfo, TraceInfo, info};
 pub use layout::{Column, CsvLayout, TimeUnit};
 pub use lines::MAX_LINE_BYTES;
+pub use margay_host::Existing;
 pub use pages::PageTable;
 pub use reader::{AnyTrace, BadLines, Counts, ReadOptions, TraceReader, open, open_any};
 pub use recording::{Event, Recorded, RecordingReader, RecordingWriter, Shape, Totals};
+pub use split::{DevicePart, split};
 pub use writer::{TraceWriter, convert};
 
 /// What a request does.

@@ -49,10 +49,23 @@ impl<R: Read> Lines<R> {
     /// Goes to the next line.
     #[inline]
     pub fn next(&mut self) -> io::Result<NextLine> {
-        match memchr(b'\n', &self.buffer[self.unread.clone()]) {
+        match memchr(b'\n', self.unread()) {
             Some(len) if len <= MAX_LINE_BYTES => Ok(self.found(len, 1)),
             _ => self.read_on(),
         }
+    }
+
+    /// What was read behind the line that was found last.
+    #[inline(always)]
+    pub fn unread(&self) -> &[u8] {
+        &self.buffer[self.unread.clone()]
+    }
+
+    /// Passes a line of this many bytes, end included. It counts as found with its end.
+    #[inline(always)]
+    pub fn pass(&mut self, bytes: usize) {
+        self.line = self.unread.start..self.unread.start + bytes;
+        self.unread.start = self.line.end;
     }
 
     fn found(&mut self, len: usize, end_bytes: usize) -> NextLine {

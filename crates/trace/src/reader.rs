@@ -1,5 +1,6 @@
 use crate::compress::{Compression, Hashed, Input};
 use crate::detect::detect;
+use crate::devices::Chosen;
 use crate::format::{Entry, LineReader, Opening, Raw, Reader, RecordReader, Stream};
 use crate::layout::CsvLayout;
 use crate::lines::{Lines, NextLine, Sample, TOO_LONG};
@@ -32,8 +33,9 @@ pub struct ReadOptions {
     pub bad_lines: BadLines,
     /// The columns of a CSV file. If they are given and no format is, the format is CSV.
     pub csv: Option<CsvLayout>,
-    /// The devices whose requests are handed out; all without it.
-    pub devices: Option<Vec<u32>>,
+    /// The devices whose requests are handed out, by their names ([`TraceReader::device_name`]), the part of a name before
+    /// `_`, or their numbers; all without it. A device that the trace does not have is an error at its end.
+    pub devices: Option<Vec<String>>,
 }
 
 /// What was read so far.
@@ -72,6 +74,21 @@ enum Source {
     Records(Box<dyn RecordReader>),
 }
 
+impl Source {
+    fn device_name(&self, number: u32) -> String {
+        let name = match self {
+            Self::Lines(_, reader) => reader.device_name(number),
+            Self::Records(reader) => reader.device_name(number),
+        };
+        name_of(name, number)
+    }
+}
+
+/// The name of a device; without one the number.
+fn name_of(name: Option<String>, number: u32) -> String {
+    name.unwrap_or_else(|| number.to_string())
+}
+
 /// A trace being read: an iterator over its requests. After an error it ends.
 pub struct TraceReader {
     path: String,
@@ -81,7 +98,7 @@ pub struct TraceReader {
     compression: Compression,
     format: Format,
     bad_lines: BadLines,
-    devices: Option<Vec<u32>>,
+    devices: Option<Chosen>,
     counts: Counts,
     start_ns: Option<u128>,
     last_us: u64,
@@ -180,7 +197,7 @@ impl TraceReader {
             compression,
             format,
             bad_lines: options.bad_lines,
-            devices: options.devices.clone(),
+            devices: options.devices.as_deref().map(Chosen::new),
             counts: Counts::default(),
             start_ns: None,
             last_us: 0,
@@ -201,6 +218,11 @@ impl TraceReader {
     /// What was read so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// The name of a device whose number was in a request: as the trace writes it, or the number.
+    pub fn device_name(&self, number: u32) -> String {
+        self.source.device_name(number)
     }
 
     /// The 64-bit xxh3 hash of the file's bytes as they are stored, compressed or not, as [`hash_file`](crate::hash_file)
@@ -255,7 +277,30 @@ impl TraceReader {
         }
     }
 
-    #[inline]
+    /// The next request, if it is in a line that is as those of the format usually are.
+    #[inline(always)]
+    fn next_usual(&mut self) -> Option<Request> {
+        let Source::Lines(lines, reader) = &mut self.source else { return None };
+        loop {
+            let (raw, bytes) = reader.usual_line(lines.unread())?;
+            if !is_plausible(&raw) || raw.len_bytes == 0 {
+                return None;
+            }
+            lines.pass(bytes);
+            self.counts.lines += 1;
+            if let Some(devices) = &mut self.devices
+                && !devices.has(raw.device, || name_of(reader.device_name(raw.device), raw.device))
+            {
+                self.counts.other_devices += 1;
+                continue;
+            }
+            return Some(self.handed_out(&raw));
+        }
+    }
+
+    /// The next request by the way that every line can go. Apart from [`TraceReader::next_usual`], which is worth being in
+    /// the loops of those who call.
+    #[inline(never)]
     fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
         loop {
             let entry = match &mut self.source {
@@ -283,7 +328,7 @@ impl TraceReader {
             self.counts.lines += 1;
             match entry {
                 Ok(Entry::Request(raw)) => {
-                    if raw.len_bytes > MAX_REQUEST_BYTES || raw.offset_bytes.checked_add(raw.len_bytes).is_none() {
+                    if !is_plausible(&raw) {
                         self.skip_bad_entry(implausible(&raw))?;
                     } else if let Some(request) = self.accepted(&raw) {
                         return Ok(Some(request));
@@ -297,6 +342,9 @@ impl TraceReader {
 
     #[cold]
     fn end(&self) -> Result<Option<Request>, TraceError> {
+        if let Some(devices) = &self.devices {
+            devices.check(&self.path)?;
+        }
         if self.counts.requests == 0 {
             return Err(TraceError::Empty { path: self.path.clone(), lines: self.counts.lines });
         }
@@ -306,7 +354,10 @@ impl TraceReader {
     /// A request on the trace's clock; `None` if it is not to be handed out.
     #[inline]
     fn accepted(&mut self, raw: &Raw) -> Option<Request> {
-        if self.devices.as_ref().is_some_and(|devices| !devices.contains(&raw.device)) {
+        let source = &self.source;
+        if let Some(devices) = &mut self.devices
+            && !devices.has(raw.device, || source.device_name(raw.device))
+        {
             self.counts.other_devices += 1;
             return None;
         }
@@ -314,13 +365,26 @@ impl TraceReader {
             *self.counts.ignored.entry("request of no bytes").or_default() += 1;
             return None;
         }
-        let start_ns = *self.start_ns.get_or_insert(raw.time_ns);
-        let elapsed_ns = raw.time_ns.saturating_sub(start_ns);
-        // A division of 128 bits takes longer than parsing a line.
-        let us = u64::try_from(elapsed_ns)
-            .map_or_else(|_| u64::try_from(elapsed_ns / 1000).unwrap_or(u64::MAX), |ns| ns / 1000);
-        self.counts.times_back += u64::from(us < self.last_us || raw.time_ns < start_ns);
+        Some(self.handed_out(raw))
+    }
+
+    /// Sets the clock to a time that is before that of another request, or far behind all.
+    #[cold]
+    fn odd_time(&mut self, time_ns: u128, start_ns: u128) {
+        let us = u64::try_from(time_ns.saturating_sub(start_ns) / 1000).unwrap_or(u64::MAX);
+        self.counts.times_back += u64::from(us < self.last_us || time_ns < start_ns);
         self.last_us = self.last_us.max(us);
+    }
+
+    /// A request on the trace's clock.
+    #[inline(always)]
+    fn handed_out(&mut self, raw: &Raw) -> Request {
+        let start_ns = *self.start_ns.get_or_insert(raw.time_ns);
+        // A division of 128 bits takes longer than parsing a line. A time before the first wraps to more than 64 bits.
+        match u64::try_from(raw.time_ns.wrapping_sub(start_ns)) {
+            Ok(elapsed_ns) if elapsed_ns / 1000 >= self.last_us => self.last_us = elapsed_ns / 1000,
+            _ => self.odd_time(raw.time_ns, start_ns),
+        }
         self.counts.requests += 1;
         match raw.kind {
             IoKind::Read => self.counts.reads += 1,
@@ -328,19 +392,24 @@ impl TraceReader {
             IoKind::Trim => self.counts.trims += 1,
             IoKind::Flush => self.counts.flushes += 1,
         }
-        Some(Request {
+        Request {
             time_us: self.last_us,
             kind: raw.kind,
             device: raw.device,
             offset_bytes: raw.offset_bytes,
             len_bytes: raw.len_bytes,
-        })
+        }
     }
 }
 
 /// A longer request means a wrong unit or damage, and would make a run of one line last for ever: lengths of block devices
 /// and of NBD have 32 bits.
 const MAX_REQUEST_BYTES: u64 = 1 << 32;
+
+#[inline(always)]
+fn is_plausible(raw: &Raw) -> bool {
+    raw.len_bytes <= MAX_REQUEST_BYTES && raw.offset_bytes.checked_add(raw.len_bytes).is_some()
+}
 
 /// What is wrong with a request that is too long or too far.
 #[cold]
@@ -354,9 +423,13 @@ fn implausible(raw: &Raw) -> String {
 impl Iterator for TraceReader {
     type Item = Result<Request, TraceError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
+        }
+        if let Some(request) = self.next_usual() {
+            return Some(Ok(request));
         }
         match self.next_request() {
             Ok(Some(request)) => Some(Ok(request)),

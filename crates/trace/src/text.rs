@@ -4,6 +4,7 @@ use crate::IoKind;
 use crate::hash::FastMap;
 use memchr::memchr_iter;
 use std::hash::Hash;
+use std::num::NonZeroU64;
 
 /// An unsigned integer in decimal digits.
 pub(crate) fn integer(text: &[u8]) -> Option<u64> {
@@ -59,20 +60,32 @@ pub(crate) fn not_a_number(what: &str) -> String {
     format!("the {what} is not a number, or too large")
 }
 
+/// Eight digits `0`, as the bytes of a word.
+pub(crate) const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// Powers of ten by the number of their zeros.
+pub(crate) const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
+
+/// How many bits of eight bytes of text, combined with [`ZEROS`] by exclusive or, are digits before the first byte that is none;
+/// `None` if all are.
+#[inline(always)]
+pub(crate) fn digit_bits(word: u64) -> Option<u32> {
+    // Digits are 0 to 9 now. Other bytes have a bit in their upper half, or get one by adding 6; the first of them is
+    // found, because a sum carries only into the bytes behind it.
+    let others = (word | word.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0;
+    Some(NonZeroU64::new(others)?.trailing_zeros() & 56)
+}
+
 /// The digits at the start of a text: their number, and how many they are. Of more than 19 digits the number is wrong.
 #[inline(always)]
 fn digits(text: &[u8]) -> (u64, usize) {
-    const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
     let (mut value, mut rest) = (0u64, text);
     while let Some((eight, after)) = rest.split_first_chunk::<8>() {
-        // Digits become 0 to 9. Other bytes have a bit in their upper half, or get one by adding 6; the first of them is
-        // found, because a sum carries only into the bytes behind it.
-        let word = u64::from_le_bytes(*eight) ^ 0x3030_3030_3030_3030;
-        let others = (word | word.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0;
-        if others != 0 {
-            let count = (others.trailing_zeros() / 8) as usize;
+        let word = u64::from_le_bytes(*eight) ^ ZEROS;
+        if let Some(bits) = digit_bits(word) {
+            let count = bits as usize / 8;
             if count > 0 {
-                value = value.wrapping_mul(POWERS[count & 7]).wrapping_add(eight_digits(word << (64 - 8 * count)));
+                value = value.wrapping_mul(POWERS[count % 8]).wrapping_add(eight_digits(word << (64 - bits)));
             }
             return (value, text.len() - rest.len() + count);
         }
@@ -94,11 +107,10 @@ fn digits(text: &[u8]) -> (u64, usize) {
 /// The number of eight digits from 0 to 9, the first in the lowest byte: pairs, then fours, then all by one
 /// multiplication each.
 #[inline(always)]
-fn eight_digits(word: u64) -> u64 {
-    let pairs = word.wrapping_mul(10).wrapping_add(word >> 8);
-    let odd = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(100 + (1_000_000 << 32));
-    let even = (pairs >> 16 & 0x0000_00ff_0000_00ff).wrapping_mul(1 + (10_000 << 32));
-    odd.wrapping_add(even) >> 32
+pub(crate) fn eight_digits(word: u64) -> u64 {
+    let pairs = word.wrapping_mul(1 + (10 << 8)) >> 8 & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(1 + (100 << 16)) >> 16 & 0x0000_ffff_0000_ffff;
+    fours.wrapping_mul(1 + (10_000 << 32)) >> 32
 }
 
 /// Digits that a number of 64 bits always has room for.
@@ -324,6 +336,7 @@ pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceNames {
     numbers: FastMap<Vec<u8>, u32>,
+    names: Vec<Vec<u8>>,
     /// The name that was asked for last, and its number: mostly the one that comes next, too.
     last: Option<(Vec<u8>, u32)>,
 }
@@ -341,6 +354,11 @@ impl DeviceNames {
             Some((last, number)) if last == name => Ok(*number),
             _ => self.another(name),
         }
+    }
+
+    /// The name of the device with this number.
+    pub fn name(&self, number: u32) -> Option<String> {
+        Some(String::from_utf8_lossy(self.names.get(number as usize)?).into_owned())
     }
 
     fn another(&mut self, name: &[u8]) -> Result<u32, String> {
@@ -364,6 +382,7 @@ impl DeviceNames {
         }
         let number = self.numbers.len() as u32;
         self.numbers.insert(name.to_vec(), number);
+        self.names.push(name.to_vec());
         Ok(number)
     }
 }
@@ -456,6 +475,7 @@ mod tests {
         }
         assert!(names.number(b"one more").unwrap_err().contains("65536 devices"));
         assert_eq!(names.number(b"sdb"), Ok(1));
+        assert_eq!((names.name(1), names.name(70_000)), (Some("sdb".into()), None));
         let mut names = DeviceNames::default();
         assert_eq!(names.number(&[b'n'; MAX_DEVICE_NAME_BYTES]), Ok(0));
         assert!(names.number(&[b'n'; MAX_DEVICE_NAME_BYTES + 1]).unwrap_err().contains("257 bytes"));

@@ -1,4 +1,5 @@
 use crate::format::{LineWriter, RecordWriter, Writer, WriterForm};
+use crate::hash::FastMap;
 use crate::reader::{Counts, TraceReader};
 use crate::{Format, Request, TraceError};
 use margay_host::{Existing, NewFile};
@@ -16,6 +17,8 @@ pub struct TraceWriter {
     writer: &'static Writer,
     out: Out,
     last_us: u64,
+    /// Names of devices that have one.
+    names: FastMap<u32, String>,
 }
 
 impl std::fmt::Debug for TraceWriter {
@@ -79,7 +82,7 @@ impl TraceWriter {
             return Err(TraceError::NotWritable { path: name, format: format.name(), writable });
         };
         let out = Self::start(path, writer, existing).map_err(|error| TraceError::io(&name, error))?;
-        Ok(Self { path: path.into(), format, writer, out, last_us: 0 })
+        Ok(Self { path: path.into(), format, writer, out, last_us: 0, names: FastMap::default() })
     }
 
     fn start(path: &Path, writer: &Writer, existing: Existing) -> io::Result<Out> {
@@ -94,6 +97,15 @@ impl TraceWriter {
         })
     }
 
+    /// Gives a device a name, for formats that write names: MSR, whose hosts and disks stand around a `_`, and CSV. A name that
+    /// is a number, or cannot stand in a column, is left out; such a device keeps its number.
+    pub fn name_device(&mut self, number: u32, name: &str) {
+        let is_plain = name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b',' | b'"'));
+        if is_plain && name.bytes().any(|byte| !byte.is_ascii_digit()) {
+            self.names.insert(number, name.into());
+        }
+    }
+
     /// Appends a request. Requests of kinds that the format cannot express ([`Writer::kinds`]) are left out; a time
     /// before that of the last request becomes that one.
     pub fn write(&mut self, request: &Request) -> Result<(), TraceError> {
@@ -103,7 +115,10 @@ impl TraceWriter {
         }
         let request = Request { time_us: self.last_us, ..*request };
         let written = match &mut self.out {
-            Out::Lines(text, lines) => lines.write(&request, text.as_write()),
+            Out::Lines(text, lines) => {
+                let name = self.names.get(&request.device).map(String::as_str);
+                lines.write(&request, name, text.as_write())
+            }
             Out::Records(records) => records.write(&request),
         };
         written.map_err(|error| TraceError::io(&self.path.display().to_string(), error))
@@ -142,8 +157,13 @@ impl TraceWriter {
 /// # Errors
 /// The trace cannot be read, or the other one cannot be written.
 pub fn convert(mut reader: TraceReader, mut writer: TraceWriter) -> Result<Counts, TraceError> {
-    for request in reader.by_ref() {
-        writer.write(&request?)?;
+    let mut named = FastMap::default();
+    while let Some(request) = reader.next() {
+        let request = request?;
+        if named.insert(request.device, ()).is_none() {
+            writer.name_device(request.device, &reader.device_name(request.device));
+        }
+        writer.write(&request)?;
     }
     writer.finish()?;
     Ok(reader.counts().clone())

@@ -124,26 +124,6 @@ fn of_blkparse_one_action_is_counted_and_the_summary_is_passed_over() {
 }
 
 #[test]
-fn of_blktrace_events_those_that_queue_a_request_are_counted_and_payload_is_skipped() {
-    let folder = tempfile::tempdir().unwrap();
-    let example = named("blktrace").example();
-    let mut reader = open(&file(&folder, example.file_name, example.bytes), &ReadOptions::default()).unwrap();
-    let requests: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
-    let device = 8 << 20;
-    let wanted = [request(0, IoKind::Write, device, 4096, 4096), request(2, IoKind::Flush, device, 0, 0)];
-    assert_eq!((reader.format(), &requests[..]), (named("blktrace"), &wanted[..]));
-    assert_eq!(reader.counts().ignored["another action of a request"], 1);
-    for (cut, message) in [(47, "inside an event"), (97, "inside the payload")] {
-        let error = read(&file(&folder, "cut", &example.bytes[..cut]), &ReadOptions::default()).unwrap_err();
-        assert!(error.to_string().contains(message), "{error}");
-    }
-    let mut other = example.bytes.to_vec();
-    other[48] = 6;
-    let error = read(&file(&folder, "version 6", &other), &ReadOptions::default()).unwrap_err();
-    assert!(error.to_string().ends_with(":2: event 2 does not start with the magic of blktrace version 7"), "{error}");
-}
-
-#[test]
 fn objects_of_cache_traces_get_room_in_the_order_of_first_appearance() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = Vec::new();

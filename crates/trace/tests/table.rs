@@ -120,10 +120,11 @@ fn no_example_makes_the_reader_of_another_format_panic() {
 
 #[test]
 fn garbage_is_an_error_in_every_format_and_never_taken_for_one() {
-    let binary: Vec<u8> = (0..5000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    // Of formats whose records may hold anything, the last record is cut.
+    let binary: Vec<u8> = (0..5001u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     assert!(binary.contains(&0));
     let error = read("garbage", &binary, &ReadOptions::default()).unwrap_err().to_string();
-    assert!(error.contains("it is binary and starts with the first bytes of no known format"), "{error}");
+    assert!(error.contains("it is binary and starts as no known format does"), "{error}");
     for format in Format::ALL {
         assert!(read("garbage", &binary, &options(*format)).is_err(), "{format}");
     }

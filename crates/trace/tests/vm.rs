@@ -17,7 +17,7 @@ fn read(path: &Path) -> Result<Vec<Reference>, TraceError> {
 }
 
 fn write(path: &Path, references: &[Reference]) {
-    let mut writer = VmWriter::create(path, VmHeader::DEFAULT).unwrap();
+    let mut writer = VmWriter::create_with(path, VmHeader::DEFAULT, Existing::Replace).unwrap();
     references.iter().for_each(|reference| writer.write(*reference).unwrap());
     writer.finish().unwrap();
 }
@@ -154,11 +154,39 @@ fn pages_are_numbered_by_chunk_or_one_by_one_and_those_never_written_can_be_left
     assert_eq!((chunks.pages(), chunks.distinct_pages()), (8, 4));
     let dense = load(11, PageMap::Dense, false);
     assert_eq!(values(&dense), [(0, false), (1, true), (2, true), (1, false), (3, false)]);
-    let written = load(11, PageMap::Dense, true);
-    assert_eq!(values(&written), [(1, true), (2, true), (1, false)]);
+    let is_referenced: Vec<u32> = (0..9).filter(|page| chunks.is_referenced(*page)).collect();
+    assert_eq!(is_referenced, [0, 1, 5, 6]);
+    assert_eq!(chunks.ranks(), [0, 1, 2, 2, 2, 2, 3, 4]);
     // Pages of 4 KiB hold two of them; a repeat says nothing.
     let large = load(12, PageMap::Dense, false);
     assert_eq!(values(&large), [(0, false), (1, true), (0, true), (1, false), (2, false)]);
+}
+
+#[test]
+fn pages_that_are_left_out_take_no_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vmt");
+    // Chunks of four: the first is only read, of the second one page is written, the third is written before it is read.
+    let records = [8, 9, 21, 122, 133, 22, 33, 8, 33].map(|value| Reference { page: value % 100, write: value > 99 });
+    write(&path, &records);
+    let load = |map| {
+        let options = LoadOptions { page_shift: 11, chunk_pages: 4, map, only_written: true };
+        References::load(&path, &options).unwrap()
+    };
+    let values = |references: &References| -> Vec<(u32, bool)> {
+        references.chunks(2).flatten().map(|value| (value >> 1, value & 1 != 0)).collect()
+    };
+    let chunks = load(PageMap::Chunks);
+    // The last one says nothing once what lies between is left out.
+    assert_eq!(values(&chunks), [(2, true), (5, true), (2, false), (5, false)]);
+    assert_eq!((chunks.pages(), chunks.distinct_pages()), (8, 2));
+    assert!((0..8).all(|page| chunks.is_referenced(page) == [2, 5].contains(&page)));
+    let dense = load(PageMap::Dense);
+    assert_eq!(values(&dense), [(0, true), (1, true), (0, false), (1, false)]);
+    assert_eq!((dense.pages(), dense.distinct_pages()), (2, 2));
+    write(&path, &[Reference { page: 3, write: false }]);
+    let options = LoadOptions { page_shift: 11, chunk_pages: 4, map: PageMap::Chunks, only_written: true };
+    assert!(References::load(&path, &options).unwrap_err().to_string().contains("no page is ever written"));
 }
 
 #[test]

@@ -86,6 +86,8 @@ pub struct Cache<F = NoFrames> {
     pub(crate) window: Size,
     pub(crate) random_log_blocks: u32,
     pub(crate) stats: Stats,
+    /// Cached pages that the merge under way has moved or dropped so far.
+    pub(crate) duplicates: u64,
 }
 
 impl Cache<NoFrames> {
@@ -136,6 +138,7 @@ impl<F: Frames> Cache<F> {
             window: Size::new(config.window, config.seed),
             random_log_blocks: u32::MAX,
             stats: Stats::default(),
+            duplicates: 0,
             config,
         }
     }

@@ -47,6 +47,7 @@ impl<F: Frames> Host for Cache<F> {
     }
 
     fn moved(&mut self, lpn: Lpn, how: MergeAction) {
+        self.duplicates += u64::from(self.frame(lpn).is_some());
         match how {
             MergeAction::Write => self.mark(lpn, false),
             MergeAction::Drop => self.mark(lpn, true),
@@ -78,14 +79,15 @@ impl<F: Frames> Host for Cache<F> {
     }
 
     fn merged(&mut self, merged: &Merged) {
+        let duplicates = core::mem::take(&mut self.duplicates);
         match merged.victim {
             Victim::Random => {
-                self.stats.random.count(merged);
+                self.stats.random.count(merged, duplicates);
                 let mut one = crate::GcTotals::default();
-                one.count(merged);
+                one.count(merged, duplicates);
                 self.window.merged(one.cost_us(&self.config.costs), self.random_log_blocks);
             }
-            Victim::Sequential => self.stats.sequential.count(merged),
+            Victim::Sequential => self.stats.sequential.count(merged, duplicates),
         }
     }
 }

@@ -19,7 +19,7 @@
 //! // 256 pages on flash with 8 log blocks, 32 of them in memory.
 //! let flash = Plain::new(NullFlash::new(Geometry::new(32, 16, 2048)?));
 //! let cache = CacheConfig::new(32, "lda-gc1".parse()?);
-//! let mut paging = Paging::new(flash, HybridConfig::swap(256, 8), cache, true)?;
+//! let mut paging = Paging::new(flash, HybridConfig::swap(256, 8), cache, |_| true)?;
 //! for step in 0..20_000 {
 //!     paging.reference(Lpn(step * 37 % 256), step % 3 == 0)?;
 //! }

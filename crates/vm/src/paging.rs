@@ -11,19 +11,22 @@ pub struct Paging<D> {
 }
 
 impl<D: Store> Paging<D> {
-    /// An empty cache over an empty store. With `preload` every page is written to flash first.
+    /// An empty cache over a store that holds the pages for which `on_flash` returns true.
     ///
     /// # Errors
     ///
     /// If the store does not fit the device, or the device fails.
-    pub fn new(device: D, config: HybridConfig, cache: CacheConfig, preload: bool) -> Result<Self, HybridError> {
+    pub fn new(
+        device: D,
+        config: HybridConfig,
+        cache: CacheConfig,
+        on_flash: impl Fn(Lpn) -> bool,
+    ) -> Result<Self, HybridError> {
         let mut store = Hybrid::new(device, config)?;
         let mut cache = Cache::new(cache, config.logical_pages, store.pages_per_block());
         cache.set_random_log_blocks(config.random_log_blocks());
-        if preload {
-            store.preload(&mut cache)?;
-            store.reset_counters();
-        }
+        store.preload(&mut cache, on_flash)?;
+        store.reset_counters();
         Ok(Self { cache, store })
     }
 

@@ -12,16 +12,19 @@ pub struct GcTotals {
     pub cache_writes: u64,
     /// Pages dropped.
     pub drops: u64,
+    /// Those of the pages copied, written or dropped that the cache held at that moment ("Ndup" if divided by the merges).
+    pub duplicates: u64,
     /// Blocks erased.
     pub erases: u64,
 }
 
 impl GcTotals {
-    pub(crate) fn count(&mut self, merged: &Merged) {
+    pub(crate) fn count(&mut self, merged: &Merged, duplicates: u64) {
         self.count += 1;
         self.copies += u64::from(merged.copies);
         self.cache_writes += u64::from(merged.cache_writes);
         self.drops += u64::from(merged.drops);
+        self.duplicates += duplicates;
         self.erases += u64::from(merged.erases);
     }
 
@@ -33,6 +36,7 @@ impl GcTotals {
             copies: self.copies + other.copies,
             cache_writes: self.cache_writes + other.cache_writes,
             drops: self.drops + other.drops,
+            duplicates: self.duplicates + other.duplicates,
             erases: self.erases + other.erases,
         }
     }

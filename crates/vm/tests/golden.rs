@@ -17,7 +17,7 @@ fn merge(scheme: &str) -> (GcTotals, Paging<Device>) {
     let config = HybridConfig { mapping, ..HybridConfig::swap(32, 1) };
     let flash = NullFlash::new(Geometry::new(10, 4, 2048).unwrap());
     let cache = CacheConfig { lru_region: LruRegion::Fixed { percent: 50.0 }, ..CacheConfig::new(8, scheme) };
-    let mut paging = Paging::new(Plain::new(Strict::new(flash)), config, cache, true).unwrap();
+    let mut paging = Paging::new(Plain::new(Strict::new(flash)), config, cache, |_| true).unwrap();
     let mut refer = |write: bool, pages: &[u32]| {
         pages.iter().for_each(|page| paging.reference(Lpn(*page), write).unwrap());
     };

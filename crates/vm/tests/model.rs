@@ -61,7 +61,7 @@ proptest! {
         window in window(),
         rules_sequential in any::<bool>(),
         evicts_unduplicated in any::<bool>(),
-        preload in any::<bool>(),
+        held in prop_oneof![Just(0), Just(1), 2..20u32],
         references in proptest::collection::vec((0..PAGES, 0..8u32, any::<bool>()), 1..400),
     ) {
         let mut scheme = schemes().nth(scheme).unwrap();
@@ -77,9 +77,11 @@ proptest! {
         let cache = CacheConfig {
             replacement, lru_region, window, rules_sequential, evicts_unduplicated, ..CacheConfig::new(frames, scheme)
         };
-        let mut paging = Paging::new(Plain::new(Strict::new(flash)), config, cache, preload).unwrap();
+        let is_held = |lpn: u32| held > 0 && lpn.is_multiple_of(held);
+        let mut paging = Paging::new(Plain::new(Strict::new(flash)), config, cache, |lpn| is_held(lpn.0)).unwrap();
         let mut oracle: Vec<u32> = Vec::new();
-        let mut known = [preload; PAGES as usize];
+        let mut known: [bool; PAGES as usize] = core::array::from_fn(|lpn| is_held(lpn as u32));
+        let mut referenced = known;
         for (first, run, write) in references {
             for lpn in first..PAGES.min(first + 1 + run) {
                 let full = oracle.len() == frames as usize;
@@ -90,6 +92,7 @@ proptest! {
                 paging.reference(Lpn(lpn), write).unwrap();
                 oracle.insert(0, lpn);
                 known[lpn as usize] |= write;
+                referenced[lpn as usize] = true;
             }
             if clean_first {
                 oracle = paging.cache().pages().map(|lpn| lpn.0).collect();
@@ -107,6 +110,7 @@ proptest! {
             // What was ever written is in the cache, dirty, or on flash.
             let is_safe = paging.store().is_on_flash(lpn) || paging.cache().is_dirty(lpn);
             prop_assert!(is_safe || !known[lpn.index()], "page {} is lost", lpn);
+            prop_assert!(referenced[lpn.index()] || !paging.store().is_on_flash(lpn), "page {} came from nowhere", lpn);
         }
         for slot in (0..log_blocks).filter(|_| keeps_counts) {
             prop_assert_eq!(paging.cache().tally().pages(slot), recount(&paging, slot), "log block {}", slot);

@@ -160,7 +160,15 @@ impl Volume {
     pub fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), VolumeError> {
         self.check_range(offset, bytes.len() as u64)?;
         let mut rest = bytes;
-        for (lpn, part) in self.pages(offset, rest.len() as u64) {
+        let mut pages = self.pages(offset, rest.len() as u64);
+        while let Some((lpn, part)) = pages.next() {
+            if part.len() == self.page.len()
+                && let read @ 1.. = self.disk.read_run(lpn, rest)
+            {
+                rest = &mut rest[read * self.page.len()..];
+                pages.by_ref().take(read - 1).for_each(drop);
+                continue;
+            }
             let (target, more) = rest.split_at_mut(part.len());
             if part.len() == self.page.len() {
                 if !self.disk.read(lpn, target)? {

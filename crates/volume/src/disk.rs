@@ -179,6 +179,11 @@ impl<F: Flash> Disk<F> {
         Ok(self.ftl.read(Lpn(lpn), page)?.is_some())
     }
 
+    /// As [`Ftl::read_run`].
+    pub(crate) fn read_run(&mut self, first: u32, pages: &mut [u8]) -> usize {
+        self.ftl.read_run(Lpn(first), pages)
+    }
+
     /// Whether a page was written and not trimmed since.
     pub fn is_mapped(&self, lpn: u32) -> bool {
         self.ftl.is_mapped(Lpn(lpn))

@@ -30,6 +30,9 @@ impl Flash for SharedFlash {
     fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
         self.0.lock().unwrap().program(ppn, data, spare)
     }
+    fn read_run(&mut self, first: Ppn, data: &mut [u8], spare: &mut [u8]) -> bool {
+        self.0.lock().unwrap().read_run(first, data, spare)
+    }
     fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
         self.0.lock().unwrap().erase(segment)
     }

@@ -356,6 +356,43 @@ fn survives(chip: &SharedFlash) {
     let _ = check(chip.clone());
 }
 
+/// Pages that lie one behind the other are read in one go; what is wrong with one of them is found all the same.
+#[test]
+fn a_long_read_finds_the_damaged_page_among_whole_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, geometry) = (dir.path().join("image"), Geometry::new(16, 16, 512).unwrap().with_spare(160));
+    let options = FormatOptions { exported_pages: Some(120), ..FormatOptions::default() };
+    let mut volume = Volume::format(ImageFlash::create(&path, geometry).unwrap(), &options).unwrap();
+    let content: Vec<u8> = (0..100 * 512u32).map(|at| (at / 7 + at / 512) as u8).collect();
+    volume.write(0, &content, Hint::None).unwrap();
+    volume.write(40 * 512 + 100, &content[40 * 512 + 100..][..3000], Hint::None).unwrap();
+    volume.hold(true).unwrap();
+    volume.write(90 * 512, &content[90 * 512..95 * 512], Hint::None).unwrap();
+    let before = volume.status().counters.host_reads;
+    let mut bytes = vec![0; 120 * 512];
+    volume.read(0, &mut bytes).unwrap();
+    assert!(bytes[..content.len()] == content && bytes[content.len()..].iter().all(|byte| *byte == 0));
+    assert_eq!(volume.status().counters.host_reads - before, 100, "each page is counted once");
+    for (offset, len) in [(1, 5 * 512), (511, 1024), (7 * 512 + 3, 80 * 512), (89 * 512, 11 * 512)] {
+        volume.read(offset, &mut bytes[..len]).unwrap();
+        assert!(bytes[..len] == content[offset as usize..][..len], "{len} bytes from {offset}");
+    }
+    volume.stop().unwrap();
+
+    // What the file has of page 20, without its inversion.
+    let mut file = std::fs::read(&path).unwrap();
+    let wanted: Vec<u8> = content[20 * 512..21 * 512].iter().map(|byte| !byte).collect();
+    let at = file.windows(512).position(|window| window == wanted).unwrap();
+    file[at + 300] ^= 0x10;
+    std::fs::write(&path, &file).unwrap();
+    let mut volume = Volume::open(ImageFlash::open(&path, false).unwrap(), &OpenOptions::default()).unwrap();
+    let error = volume.read(0, &mut bytes).unwrap_err().to_string();
+    assert!(error.contains("checksum") || error.contains("damaged"), "{error}");
+    assert!(bytes[..20 * 512] == content[..20 * 512], "what lies before it");
+    volume.read(21 * 512, &mut bytes[..70 * 512]).unwrap();
+    assert!(bytes[..70 * 512] == content[21 * 512..91 * 512]);
+}
+
 #[test]
 fn no_damage_to_an_image_makes_it_panic() {
     for geometry in [

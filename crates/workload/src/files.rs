@@ -79,12 +79,17 @@ pub enum FileBenchmark {
     Postmark,
     Andrew,
     PostmarkStock,
+    MovieShort,
 }
 
 impl FileBenchmark {
     /// The benchmarks of the paper's Table 1, in its order.
     pub const ALL: [Self; 7] =
         [Self::Camera, Self::Movie, Self::Phone, Self::Recorder, Self::Fax, Self::Postmark, Self::Andrew];
+
+    /// Those that no line of the table is fitted to: Postmark as its author ships it, and a Movie that leaves room for
+    /// other programs.
+    pub const OTHERS: [Self; 2] = [Self::PostmarkStock, Self::MovieShort];
 
     /// Its name in lower case.
     pub const fn name(self) -> &'static str {
@@ -97,6 +102,7 @@ impl FileBenchmark {
             Self::Postmark => "postmark",
             Self::Andrew => "andrew",
             Self::PostmarkStock => "postmark-stock",
+            Self::MovieShort => "movie-short",
         }
     }
 
@@ -110,7 +116,10 @@ impl FileBenchmark {
             Self::Fax => "250 faxes of 4 pages of 51,300 bytes, with a history of 200 bytes each",
             Self::Postmark => "780 files of 500 to 10,004 bytes, then 500 reads or appends",
             Self::Andrew => "14 trees of 45 directories and 70 files of 200 to 8,800 bytes",
-            Self::PostmarkStock => "500 files, then 500 times a read or an append and a creation or a deletion",
+            Self::PostmarkStock => {
+                "500 files of 500 to 10,004 bytes, then 500 times a read or an append and a creation or a deletion"
+            }
+            Self::MovieShort => "4 films of 5.7 MiB, each then played",
         }
     }
 
@@ -120,26 +129,40 @@ impl FileBenchmark {
         let mut script = Script { steps: Vec::new(), files: 0, directories: 0, random };
         match self {
             Self::Camera => camera(&mut script),
-            Self::Movie => movie(&mut script),
+            Self::Movie => movie(&mut script, 10),
             Self::Phone => phone(&mut script),
             Self::Recorder => recorder(&mut script),
             Self::Fax => fax(&mut script),
             Self::Postmark => postmark(&mut script),
             Self::Andrew => andrew(&mut script),
             Self::PostmarkStock => postmark_stock(&mut script),
+            Self::MovieShort => movie(&mut script, 4),
         }
         script.steps
     }
 }
 
-/// One benchmark, or several that run at the same time.
+/// One benchmark, or several that run at the same time and take turns. As text: their names with `+` between, and
+/// `/16` at the end if a turn has 16 operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileMix(pub Vec<FileBenchmark>);
+pub struct FileMix {
+    /// The benchmarks.
+    pub benchmarks: Vec<FileBenchmark>,
+    /// Operations of a turn. The turns of each benchmark are spread evenly over the whole run, so that all end together.
+    pub turn: u32,
+}
+
+impl From<FileBenchmark> for FileMix {
+    fn from(benchmark: FileBenchmark) -> Self {
+        Self { benchmarks: vec![benchmark], turn: 1 }
+    }
+}
 
 impl fmt::Display for FileMix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.0.iter().map(|benchmark| benchmark.name()).collect();
-        f.write_str(&names.join("+"))
+        let names: Vec<_> = self.benchmarks.iter().map(|benchmark| benchmark.name()).collect();
+        f.write_str(&names.join("+"))?;
+        if self.turn == 1 { Ok(()) } else { write!(f, "/{}", self.turn) }
     }
 }
 
@@ -148,21 +171,29 @@ impl FromStr for FileMix {
 
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
         let find = |name: &str| {
-            let all = || FileBenchmark::ALL.into_iter().chain([FileBenchmark::PostmarkStock]);
+            let all = || FileBenchmark::ALL.into_iter().chain(FileBenchmark::OTHERS);
             let known: Vec<_> = all().map(FileBenchmark::name).collect();
             let found = all().find(|benchmark| benchmark.name() == name.trim());
             found.ok_or_else(|| WorkloadError::value("benchmark", name, format!("one of {}", known.join(", "))))
         };
-        text.split('+').map(find).collect::<Result<_, _>>().map(Self)
+        let (names, turn) = match text.split_once('/') {
+            None => (text, 1),
+            Some((names, turn)) => {
+                let turn: Option<u32> = turn.trim().parse().ok().filter(|turn| *turn > 0);
+                (names, turn.ok_or_else(|| WorkloadError::value("operations of a turn", text, "1 or more"))?)
+            }
+        };
+        Ok(Self { benchmarks: names.split('+').map(find).collect::<Result<_, _>>()?, turn })
     }
 }
 
 impl FileMix {
-    /// The steps of all benchmarks, those of each spread evenly over the whole run.
+    /// The steps of all benchmarks. Each is cut into turns, which are spread evenly over the whole run; within a turn
+    /// nothing else runs.
     pub fn steps(&self, seed: u64) -> Vec<FileOp> {
         let mut all = Vec::new();
         let (mut files, mut directories) = (0, 0);
-        for (index, benchmark) in self.0.iter().enumerate() {
+        for (index, benchmark) in self.benchmarks.iter().enumerate() {
             let steps = benchmark.steps(seed.wrapping_add(index as u64 * 7919));
             let count = steps.len() as f64;
             let (mut new_files, mut new_directories) = (0, 0);
@@ -173,11 +204,13 @@ impl FileMix {
                 if let FileOp::Mkdir { directory, .. } = step {
                     new_directories = new_directories.max(directory + 1);
                 }
-                all.push((i as f64 / count, index, step.shifted(files, directories)));
+                let turn = i - i % self.turn as usize;
+                all.push((turn as f64 / count, index, step.shifted(files, directories)));
             }
             files += new_files;
             directories += new_directories;
         }
+        // The sort keeps the order of the steps of a turn.
         all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         all.into_iter().map(|(.., step)| step).collect()
     }
@@ -274,8 +307,8 @@ fn camera(script: &mut Script) {
     }
 }
 
-fn movie(script: &mut Script) {
-    for _ in 0..10 {
+fn movie(script: &mut Script, films: u32) {
+    for _ in 0..films {
         let file = script.file(None, 11_758 * 512);
         script.steps.push(FileOp::Read { file });
     }
@@ -336,26 +369,29 @@ fn read_or_append(script: &mut Script, files: &mut [(u32, u32)], max_bytes: u32)
     }
 }
 
+/// Postmark's largest file: 9.77 KiB.
+const POSTMARK_MAX_BYTES: u32 = 10_004;
+
 fn postmark(script: &mut Script) {
     let mut files = Vec::new();
     for _ in 0..780 {
-        let bytes = script.between(500, 10_004);
+        let bytes = script.between(500, POSTMARK_MAX_BYTES);
         files.push((script.file(None, bytes), bytes));
     }
     for _ in 0..500 {
-        read_or_append(script, &mut files, 10_004);
+        read_or_append(script, &mut files, POSTMARK_MAX_BYTES);
     }
 }
 
 /// Postmark with its default settings (Katcher 1997), without the final deletion of all files.
 fn postmark_stock(script: &mut Script) {
     let create = |script: &mut Script| {
-        let bytes = script.between(500, 9_774);
+        let bytes = script.between(500, POSTMARK_MAX_BYTES);
         (script.file(None, bytes), bytes)
     };
     let mut files: Vec<(u32, u32)> = (0..500).map(|_| create(script)).collect();
     for _ in 0..500 {
-        read_or_append(script, &mut files, 9_774);
+        read_or_append(script, &mut files, POSTMARK_MAX_BYTES);
         if script.between(0, 1) == 0 {
             let new = create(script);
             files.push(new);
@@ -392,6 +428,46 @@ mod tests {
         assert_eq!(count(FileBenchmark::Camera, |step| matches!(step, FileOp::Delete { .. })), 6);
         for benchmark in FileBenchmark::ALL {
             assert_eq!(benchmark.steps(3), benchmark.steps(3));
+        }
+    }
+
+    #[test]
+    fn the_largest_file_of_postmark_has_10004_bytes() {
+        for benchmark in [FileBenchmark::Postmark, FileBenchmark::PostmarkStock] {
+            let mut largest = 0;
+            for seed in 1..=20 {
+                let mut sizes = Vec::new();
+                for step in benchmark.steps(seed) {
+                    match step {
+                        FileOp::Create { .. } => sizes.push(0),
+                        FileOp::Append { file, bytes } => sizes[file as usize] += bytes,
+                        _ => {}
+                    }
+                }
+                largest = largest.max(sizes.into_iter().max().unwrap());
+            }
+            assert!((9_950..=10_004).contains(&largest), "{}: {largest}", benchmark.name());
+        }
+    }
+
+    #[test]
+    fn the_turns_of_a_mix_have_as_many_operations_as_it_says_and_all_benchmarks_end_together() {
+        let mix: FileMix = "phone+recorder/16".parse().unwrap();
+        assert_eq!(mix.to_string(), "phone+recorder/16");
+        let is_phone = |step: &FileOp| match step {
+            FileOp::Create { file, .. } | FileOp::Open { file } | FileOp::Append { file, .. } => *file < 6,
+            FileOp::Overwrite { file, .. } | FileOp::Sync { file } | FileOp::Close { file } => *file < 6,
+            _ => unreachable!("neither reads, deletes or makes directories"),
+        };
+        let steps: Vec<bool> = mix.steps(1).iter().map(is_phone).collect();
+        let turns: Vec<_> = steps.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
+        let parts = turns.iter().filter(|operations| *operations % 16 != 0).count();
+        assert!(parts <= 3, "only the last turns of the two are shorter: {parts}");
+        assert!(turns.iter().filter(|operations| **operations == 16).count() > 1000);
+        let tail = &steps[steps.len() - 100..];
+        assert!(tail.iter().any(|phone| *phone) && tail.iter().any(|phone| !*phone));
+        for wrong in ["phone/0", "phone/x", "phone/-1"] {
+            assert!(wrong.parse::<FileMix>().unwrap_err().to_string().contains("turn"), "{wrong}");
         }
     }
 

@@ -1,175 +1,177 @@
-//! What an experiment is, by options or by a TOML file with the same keys.
+//! Experiment files: any option of `replay`, `compare` and `sweep`, in TOML.
 
-use super::trace::ReadingArgs;
+use super::run::{CompareArgs, ReplayArgs, SweepArgs};
 use crate::failure::Failure;
-use clap::{Args, ValueEnum};
-use serde::Deserialize;
-use std::path::PathBuf;
+use crate::output::write_file;
+use clap::Args;
+use margay_host::Existing;
+use margay_lab::settings::{EXCLUSIVE, from_table, put_over, to_table};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Addresses {
-    /// Use them as they are; one past the end of the device is an error
-    Direct,
-    /// Take them modulo the exported capacity, as the papers did
-    Fold,
-    /// Number the pages in the order of their first write
-    Compact,
-}
-
-/// The device, the source and how far to run. Every option can stand in a TOML file (--experiment) under the
-/// same name; the command line takes precedence.
-#[derive(Clone, Debug, Default, Args, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub struct SetupArgs {
-    /// A trace file, or a workload such as `random` or `hot-cold:90/10,writes=100000` (see `margay policies workloads`), or a .toml file that describes a workload
-    pub source: Option<String>,
+#[derive(Clone, Debug, Default, Args)]
+pub struct FileArgs {
     /// TOML file with any of these options; options on the command line take precedence
     #[arg(long, short = 'e', value_name = "FILE")]
-    #[serde(skip)]
     pub experiment: Option<PathBuf>,
-    /// Device: a preset or a .toml file (see `margay policies devices`) [default: ideal-1gb, sized from a trace]
-    #[arg(long, short = 'd')]
-    pub device: Option<String>,
-    /// Size the device by the pages that the trace writes, at the utilization that is asked for
-    #[arg(long)]
-    pub size_from_trace: bool,
-    /// Capacity of the flash, in bytes or as 24M, 64G
-    #[arg(long, value_name = "SIZE")]
-    pub flash_size: Option<String>,
-    /// Number of pages in a segment, metadata pages included
-    #[arg(long, value_name = "PAGES")]
-    pub pages_per_segment: Option<u32>,
-    /// Size of a page in bytes
-    #[arg(long, value_name = "BYTES")]
-    pub page_bytes: Option<u32>,
-    /// Number of metadata pages at the start of each segment
-    #[arg(long, value_name = "PAGES")]
-    pub header_pages: Option<u32>,
-    /// Number of metadata pages at the end of each segment
-    #[arg(long, value_name = "PAGES")]
-    pub summary_pages: Option<u32>,
-    /// Number of segments that are never used for data
-    #[arg(long, value_name = "SEGMENTS")]
-    pub reserved_segments: Option<u32>,
-    /// Utilization: exported pages / data pages [default: 0.9]
-    #[arg(long, conflicts_with_all = ["over_provisioning", "exported_pages"], value_name = "RATIO")]
-    pub utilization: Option<f64>,
-    /// Over-provisioning: data pages / exported pages - 1
-    #[arg(long, conflicts_with = "exported_pages", value_name = "RATIO")]
-    pub over_provisioning: Option<f64>,
-    /// Number of exported pages
-    #[arg(long, value_name = "PAGES")]
-    pub exported_pages: Option<u32>,
-    /// Share of the exported pages that is written before the run [default: 1]
-    #[arg(long, value_name = "RATIO")]
-    pub fill: Option<f64>,
-    /// Cleaning starts when fewer segments than this are free [default: 3]
-    #[arg(long, value_name = "SEGMENTS")]
-    pub low_water: Option<u32>,
-    /// Cleaning stops when this many segments are free [default: the low-water mark]
-    #[arg(long, value_name = "SEGMENTS")]
-    pub high_water: Option<u32>,
-    /// Maximum number of pages programmed for one host write: cleaning then keeps pace with the writes, as in `margay serve` [default: all cleaning is done when a segment is opened, as in the FMS papers]
-    #[arg(long, alias = "most-pages-per-write", value_name = "PAGES")]
-    #[serde(alias = "most-pages-per-write")]
-    pub max_pages_per_write: Option<u32>,
-    /// Keep data that the workload never writes in segments of its own
-    #[arg(long)]
-    pub separate_read_only: bool,
-    /// Leveling policy [default: none]
-    #[arg(long, value_name = "POLICY")]
-    pub leveling: Option<String>,
-    /// Stop after this many host page writes; the source starts over as often as needed
-    #[arg(long, conflicts_with_all = ["device_writes", "repeat"])]
-    pub writes: Option<u64>,
-    /// Stop when the host has written this many times the exported capacity [default: 10 for workloads without an end]
-    #[arg(long, conflicts_with = "repeat", value_name = "TIMES")]
-    pub device_writes: Option<f64>,
-    /// Run the source this many times
-    #[arg(long, value_name = "TIMES")]
-    pub repeat: Option<u32>,
-    /// Share of the run, from its start, that the warm window leaves out [default: 0.5]
-    #[arg(long, value_name = "RATIO")]
-    pub warm_up: Option<f64>,
-    /// Also forecast when this share of the segments will be worn out, beside the first one [default: 0.1]
-    #[arg(long, value_name = "RATIO")]
-    pub worn_share: Option<f64>,
-    /// Seed of the workload and of the policies [default: 1]
-    #[arg(long)]
-    pub seed: Option<u64>,
-    /// How addresses of a trace become pages [default: fold, or compact if the device is sized from the trace]
-    #[arg(long, value_enum)]
-    pub addresses: Option<Addresses>,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub reading: ReadingArgs,
+    /// Write the options of this run to a TOML file, which --experiment reads
+    #[arg(long, value_name = "FILE")]
+    pub save_experiment: Option<PathBuf>,
 }
 
-impl SetupArgs {
-    /// These options, completed by the file of `--experiment` where the command line does not set them.
-    pub fn merged(mut self) -> Result<Self, Failure> {
-        let Some(path) = self.experiment.clone() else { return Ok(self) };
-        let input = |error: String| Failure::Input(format!("{}: {error}", path.display()));
-        let text = std::fs::read_to_string(&path).map_err(|error| input(error.to_string()))?;
-        let table: toml::Table = toml::from_str(&text).map_err(|error| input(error.to_string()))?;
-        let (known, older) = Self::keys();
-        if let Some(key) = table.keys().find(|key| !known.contains(key) && !older.contains(key)) {
-            return Err(input(format!("unknown key '{key}'; the known ones are {}", known.join(", "))));
+/// Options that say nothing of the experiment: they are not saved with it.
+const OF_THE_MOMENT: [&str; 2] = ["force", "quiet"];
+
+/// All that was said, on the command line and in the experiment file.
+#[derive(Debug)]
+pub struct Given {
+    pub table: Table,
+    save: Option<PathBuf>,
+    /// The experiment file.
+    pub file: Option<PathBuf>,
+}
+
+/// The keys that a file may have, with what they are called today: the names of all options.
+fn known_keys() -> BTreeMap<String, String> {
+    let empty = || clap::Command::new("options");
+    let commands =
+        [ReplayArgs::augment_args(empty()), CompareArgs::augment_args(empty()), SweepArgs::augment_args(empty())];
+    let mut keys = BTreeMap::from([("source".to_string(), "source".to_string())]);
+    for option in commands.iter().flat_map(clap::Command::get_arguments) {
+        let Some(long) = option.get_long() else { continue };
+        let names = option.get_all_aliases().into_iter().flatten().chain([long]);
+        keys.extend(names.map(|name| (name.to_string(), long.to_string())));
+    }
+    for none in ["experiment", "save-experiment", "restart"] {
+        keys.remove(none);
+    }
+    keys
+}
+
+fn read(path: &Path) -> Result<Table, Failure> {
+    let input = |error: String| Failure::Input(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| input(error.to_string()))?;
+    let table: Table = toml::from_str(&text).map_err(|error| input(error.to_string()))?;
+    let known = known_keys();
+    let mut options = Table::new();
+    for (key, value) in table {
+        let Some(name) = known.get(&key.replace('_', "-")) else {
+            // The order of the help: first what is run on what.
+            let mut names: Vec<&str> =
+                known.iter().filter(|(key, name)| key == name).map(|(key, _)| key.as_str()).collect();
+            names.sort_by_key(|name| (*name != "source", *name != "device", *name));
+            return Err(input(format!("unknown key '{key}'; the known ones are {}", names.join(", "))));
+        };
+        if let Some(before) = options.insert(name.clone(), near(path, name, value)) {
+            return Err(input(format!("'{name}' is given twice, once as {before}")));
         }
-        let file: Self = toml::from_str(&text).map_err(|error| input(error.to_string()))?;
-        let capacity_given =
-            [self.utilization.is_some(), self.over_provisioning.is_some(), self.exported_pages.is_some()];
-        let limit_given = [self.writes.is_some(), self.device_writes.is_some(), self.repeat.is_some()];
-        if !capacity_given.contains(&true) {
-            self.utilization = file.utilization;
-            self.over_provisioning = file.over_provisioning;
-            self.exported_pages = file.exported_pages;
+    }
+    Ok(options)
+}
+
+/// A value as it is meant: files that an experiment file names are looked for beside it first.
+fn near(path: &Path, key: &str, value: Value) -> Value {
+    if !["source", "device", "csv-layout"].contains(&key) {
+        return value;
+    }
+    match value {
+        Value::String(text) => {
+            let beside = path.parent().unwrap_or(Path::new("")).join(&text);
+            Value::String(if beside.is_file() { beside.display().to_string() } else { text })
         }
-        if !limit_given.contains(&true) {
-            self.writes = file.writes;
-            self.device_writes = file.device_writes;
-            self.repeat = file.repeat;
+        Value::Array(values) => Value::Array(values.into_iter().map(|value| near(path, key, value)).collect()),
+        value => value,
+    }
+}
+
+/// Whether a source is an experiment file, and no description of a workload.
+fn is_experiment(source: &str) -> bool {
+    if !source.ends_with(".toml") {
+        return false;
+    }
+    let table = std::fs::read_to_string(source).ok().and_then(|text| toml::from_str::<Table>(&text).ok());
+    table.is_some_and(|table| !["workload", "mix", "phase"].iter().any(|key| table.contains_key(*key)))
+}
+
+impl Given {
+    /// The options of the command line over those of the file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has a key that is no option.
+    pub fn new(mut options: Table, args: &FileArgs) -> Result<Self, Failure> {
+        let mut file = args.experiment.clone();
+        let named = options.get("source").and_then(Value::as_str).filter(|source| is_experiment(source));
+        if let Some(path) = named.map(PathBuf::from) {
+            if let Some(file) = file {
+                let text = format!("{} and {} are two experiment files; name one", file.display(), path.display());
+                return Err(Failure::Usage(text));
+            }
+            options.remove("source");
+            file = Some(path);
         }
-        Ok(Self {
-            source: self.source.or(file.source),
-            experiment: None,
-            device: self.device.or(file.device),
-            size_from_trace: self.size_from_trace || file.size_from_trace,
-            flash_size: self.flash_size.or(file.flash_size),
-            pages_per_segment: self.pages_per_segment.or(file.pages_per_segment),
-            page_bytes: self.page_bytes.or(file.page_bytes),
-            header_pages: self.header_pages.or(file.header_pages),
-            summary_pages: self.summary_pages.or(file.summary_pages),
-            reserved_segments: self.reserved_segments.or(file.reserved_segments),
-            fill: self.fill.or(file.fill),
-            low_water: self.low_water.or(file.low_water),
-            high_water: self.high_water.or(file.high_water),
-            max_pages_per_write: self.max_pages_per_write.or(file.max_pages_per_write),
-            separate_read_only: self.separate_read_only || file.separate_read_only,
-            leveling: self.leveling.or(file.leveling),
-            warm_up: self.warm_up.or(file.warm_up),
-            worn_share: self.worn_share.or(file.worn_share),
-            seed: self.seed.or(file.seed),
-            addresses: self.addresses.or(file.addresses),
-            reading: ReadingArgs {
-                trace_format: self.reading.trace_format.or(file.reading.trace_format),
-                csv_layout: self.reading.csv_layout.or(file.reading.csv_layout),
-                trace_device: self.reading.trace_device.or(file.reading.trace_device),
-                skip_bad_lines: self.reading.skip_bad_lines || file.reading.skip_bad_lines,
-                bad_line_limit: self.reading.bad_line_limit.or(file.reading.bad_line_limit),
-            },
-            ..self
+        let lower = file.as_deref().map(read).transpose()?.unwrap_or_default();
+        for group in EXCLUSIVE {
+            let given: Vec<&str> = group.iter().copied().filter(|key| lower.contains_key(*key)).collect();
+            if let (Some(path), [one, other, ..]) = (&file, given.as_slice()) {
+                return Err(Failure::Input(format!(
+                    "{}: '{one}' and '{other}' exclude each other; take one out",
+                    path.display()
+                )));
+            }
+        }
+        if let Some(path) = &args.save_experiment {
+            crate::output::check_new(Some(path), existing(&options))?;
+        }
+        Ok(Self { table: put_over(options, lower), save: args.save_experiment.clone(), file })
+    }
+
+    /// The same, with the options that these are.
+    ///
+    /// # Errors
+    /// Those of [`Given::new`], and values in the file that are not of the kind that their keys want.
+    pub fn complete<T: Serialize + DeserializeOwned>(options: &T, args: &FileArgs) -> Result<(T, Self), Failure> {
+        let given = Self::new(to_table(options)?, args)?;
+        Ok((given.read()?, given))
+    }
+
+    /// The options as those of a command.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        from_table(&self.table).map_err(|error| match &self.file {
+            Some(path) => Failure::Input(format!("{}: {error}", path.display())),
+            None => error.into(),
         })
     }
 
-    /// The names of all options, which are the keys of an experiment file, and the names that some had in earlier
-    /// versions.
-    fn keys() -> (Vec<String>, Vec<String>) {
-        let command = Self::augment_args(clap::Command::new("setup"));
-        let options = || command.get_arguments().filter(|argument| argument.get_id() != "experiment");
-        let long = options().filter_map(|argument| argument.get_long().map(String::from));
-        let older = options().filter_map(clap::Arg::get_all_aliases).flatten().map(String::from);
-        (std::iter::once("source".to_string()).chain(long).collect(), older.collect())
+    /// Writes the options of this command to the file of `--save-experiment`, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn save(&self, command: &str) -> Result<(), Failure> {
+        let Some(path) = &self.save else { return Ok(()) };
+        let mut table = self.table.clone();
+        OF_THE_MOMENT.iter().for_each(|key| drop(table.remove(*key)));
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some() {
+            // Beside another file the name would mean another file.
+            for key in ["source", "device", "csv-layout"] {
+                if let Some(Value::String(text)) = table.get_mut(key)
+                    && Path::new(text.as_str()).is_file()
+                    && let Ok(whole) = Path::new(text.as_str()).canonicalize()
+                {
+                    *text = whole.display().to_string();
+                }
+            }
+        }
+        let text = toml::to_string(&table).map_err(|error| Failure::write(&path.display().to_string(), error))?;
+        let (version, name) = (env!("CARGO_PKG_VERSION"), path.display());
+        let head = format!("# Written by margay {version}. Run it: margay {command} -e {name}\n");
+        write_file(path, (head + &text).as_bytes(), existing(&self.table))
     }
+}
+
+fn existing(options: &Table) -> Existing {
+    if options.get("force") == Some(&Value::Boolean(true)) { Existing::Replace } else { Existing::Refuse }
 }

@@ -3,6 +3,7 @@
 mod disk;
 mod experiment;
 mod files;
+mod grid;
 mod paging;
 mod repair;
 mod reproduce;
@@ -11,17 +12,18 @@ mod trace;
 
 pub use disk::{FormatArgs, GeometryArgs, ServeArgs, exported_pages};
 
+pub use experiment::{FileArgs, Given};
 pub use files::{FsCommand, FsPolicyArgs, MountArgs};
 pub use paging::{VmCommand, VmReplayArgs, VmRunArgs};
 pub use repair::RepairArgs;
 pub use reproduce::ReproduceCommand;
-pub use run::{CompareArgs, GenerateArgs, ReplayArgs};
+pub use run::{CompareArgs, GenerateArgs, ReplayArgs, SweepArgs};
 pub use trace::TraceCommand;
 
 use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use margay_host::Existing;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Run raw flash memory as a disk, a file system or swap space, and measure what its cleaning policies cost.
@@ -32,7 +34,8 @@ use std::path::PathBuf;
 ///
 /// Memory: `margay vm run --ram 16M -- PROGRAM` runs a program with most of its heap on flash.
 ///
-/// Measurement: `margay compare TRACE` replays a trace under every pair of policies and says which one to choose.
+/// Measurement: `margay compare TRACE` replays a trace under every pair of policies and says which one to choose;
+/// `margay sweep` crosses any options.
 ///
 /// Exit codes: 0 success; 1 the run failed or a result could not be written; 2 an unknown name or an impossible
 /// value; 3 an input file cannot be read or is damaged; 130 interrupted by the user.
@@ -82,6 +85,17 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Replay a trace or workload under many policies, on all cores, and mark the best
     Compare(CompareArgs),
+    /// Replay with every value of every option crossed with every value of the others, on all cores
+    ///
+    /// Every option of `margay replay` takes several values here: a list with commas, a range FROM..TO:STEP with both ends (or
+    /// FROM..TO:*FACTOR), or the option repeated.
+    ///
+    /// `margay sweep random --over-provisioning 0.07..0.28:0.03 -s greedy,cat --seeds 5 -o op.csv`
+    ///
+    /// Finished points are kept in a file beside the output (its name with .points) and never run again: started anew after
+    /// ctrl-C, a crash or a full disk, the sweep goes on, and with more values it runs those that are new. The output has its
+    /// name only when all points are finished.
+    Sweep(SweepArgs),
     /// Write a generated workload as a trace file
     Generate(GenerateArgs),
     /// Inspect, convert, print and capture traces
@@ -106,7 +120,7 @@ pub enum Command {
     Model {
         /// The name of the model; without it, all models are listed
         name: Option<String>,
-        /// The parameters of the model as key=value; op=, spare= or rho= can stand in for alpha=
+        /// The parameters of the model as key=value; op=, spare= or rho= can stand in for alpha=, and idle=3/1024 takes segments off that are open or kept free
         values: Vec<String>,
     },
     /// Print a completion script for a shell
@@ -137,7 +151,7 @@ pub enum ListOf {
     Devices,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OutputFormat {
     /// A table for people
@@ -152,7 +166,8 @@ pub enum OutputFormat {
 }
 
 /// Whether files that exist are replaced.
-#[derive(Clone, Copy, Debug, Default, Args)]
+#[derive(Clone, Copy, Debug, Default, Args, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ForceArg {
     /// Replace a file that exists already; without this, nothing is overwritten
     #[arg(long)]
@@ -167,11 +182,12 @@ impl ForceArg {
 }
 
 /// Where results go.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 pub struct OutputArgs {
-    /// Format of the result
-    #[arg(long, short = 'f', value_enum, default_value_t)]
-    pub format: OutputFormat,
+    /// Format of the result [default: table]
+    #[arg(long, short = 'f', value_enum)]
+    pub format: Option<OutputFormat>,
     /// Write the result to this file instead of standard output
     #[arg(long, short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -179,6 +195,7 @@ pub struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     #[command(flatten)]
+    #[serde(flatten)]
     pub force: ForceArg,
     /// Show no progress bars
     #[arg(long, short = 'q')]
@@ -191,17 +208,5 @@ pub struct OutputArgs {
 ///
 /// The text is no number with K, M, G or T behind it, or less than a byte, or 10^18 bytes or more.
 pub fn bytes(text: &str) -> Result<u64, Failure> {
-    let expected = || Failure::Usage(format!("size '{text}': expected bytes, or a number with K, M, G or T"));
-    let trimmed = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[trimmed.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return Err(expected()),
-    };
-    let value: f64 = trimmed.parse().map_err(|_| expected())?;
-    let bytes = value * (1u64 << unit) as f64;
-    if bytes.is_finite() && (1.0..1e18).contains(&bytes) { Ok(bytes as u64) } else { Err(expected()) }
+    Ok(margay_lab::settings::size_bytes(text)?)
 }

@@ -113,7 +113,10 @@ pub struct VmReplayArgs {
     /// Let the cost equations assume that no page is written again
     #[arg(long)]
     pub ignore_updates: bool,
-    /// Start with empty flash; by default flash holds every page
+    /// Count the handing over of pages from the cache to flash in merges, 50 us for each, as I/O time
+    #[arg(long)]
+    pub count_handover: bool,
+    /// Start with empty flash; by default flash holds every page that the trace references
     #[arg(long)]
     pub empty: bool,
     /// Number of times that the trace is replayed
@@ -207,6 +210,7 @@ impl VmReplayArgs {
             cache,
             preload: !self.empty,
             passes: self.passes.max(1),
+            counts_handover: self.count_handover,
         })
     }
 }

@@ -1,14 +1,12 @@
-//! `margay replay`, `compare` and `generate`, and the experiment that their options describe.
+//! `margay replay`, `compare`, `sweep` and `generate`.
 
-use super::experiment::{Addresses, SetupArgs};
-use super::{ForceArg, OutputArgs, bytes};
-use crate::failure::Failure;
+use super::grid::GridArgs;
+use super::{FileArgs, ForceArg, OutputArgs};
 use clap::Args;
-use margay_lab::{AddressChoice, Capacity, Experiment, Limit, Prepared, Source, TraceSource};
-use margay_media::DeviceSpec;
+use margay_lab::Settings;
 use margay_trace::Format;
-use margay_workload::WorkloadSpec;
-use std::path::{Path, PathBuf};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// A recorded day of a served disk.
 #[derive(Clone, Debug, Default, Args)]
@@ -21,40 +19,81 @@ pub struct ServedArgs {
     pub from: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 pub struct ReplayArgs {
     #[command(flatten)]
+    #[serde(skip)]
     pub served: ServedArgs,
     #[command(flatten)]
-    pub setup: SetupArgs,
-    /// Selection policy: which segment is cleaned next (see `margay policies selection`)
-    #[arg(long, short = 's', default_value = "greedy", value_name = "POLICY")]
-    pub selection: String,
-    /// Placement policy: which stream a page goes to (see `margay policies placement`)
-    #[arg(long, short = 'p', default_value = "m1", value_name = "POLICY")]
-    pub placement: String,
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct CompareArgs {
-    #[command(flatten)]
-    pub setup: SetupArgs,
-    /// A selection policy; may be repeated [default: all of them]
-    #[arg(long, short = 's', value_name = "POLICY")]
-    pub selection: Vec<String>,
-    /// A placement policy; may be repeated [default: all of them]
-    #[arg(long, short = 'p', value_name = "POLICY")]
-    pub placement: Vec<String>,
-    /// Run each pair of policies with this many seeds, from --seed on; the table shows their means
-    #[arg(long, default_value_t = 1)]
-    pub seeds: u32,
-    /// Number of threads [default: one for each core]
+    #[serde(flatten)]
+    pub settings: Settings,
+    /// Run with this many seeds, from --seed on; the report has means and 95 % intervals [default: 1]
+    #[arg(long, value_name = "NUMBER")]
+    pub seeds: Option<u32>,
+    /// Number of threads, for several seeds [default: one for each core]
     #[arg(long, short = 'j', value_name = "THREADS")]
     pub jobs: Option<usize>,
     #[command(flatten)]
+    #[serde(flatten)]
     pub output: OutputArgs,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub file: FileArgs,
+}
+
+/// How many runs there are, and how many of them are shown.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct ManyArgs {
+    /// Run everything with this many seeds, from --seed on [default: 5 where workload or policy is random]
+    #[arg(long, value_name = "NUMBER")]
+    pub seeds: Option<u32>,
+    /// Number of threads [default: one for each core]
+    #[arg(long, short = 'j', value_name = "THREADS")]
+    pub jobs: Option<usize>,
+    /// Show all rows of the table: of a comparison not only the ten best, of a sweep not only the first ones
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct CompareArgs {
+    // All selections and placements are compared if none is named; either may be repeated, or be a list with commas.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub settings: Settings,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub many: ManyArgs,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub file: FileArgs,
+}
+
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct SweepArgs {
+    #[command(flatten)]
+    #[serde(skip)]
+    pub grid: GridArgs,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub many: ManyArgs,
+    /// Run all points anew, those that are finished as well
+    #[arg(long)]
+    #[serde(skip)]
+    pub restart: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub file: FileArgs,
 }
 
 #[derive(Debug, Args)]
@@ -76,82 +115,4 @@ pub struct GenerateArgs {
     /// Seed of the workload
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-}
-
-impl SetupArgs {
-    fn device(&self) -> Result<DeviceSpec, Failure> {
-        let mut device = DeviceSpec::load(self.device.as_deref().unwrap_or("ideal-1gb"))?;
-        let bytes_before = device.geometry()?.bytes();
-        device.page_bytes = self.page_bytes.unwrap_or(device.page_bytes);
-        device.pages_per_segment = self.pages_per_segment.unwrap_or(device.pages_per_segment);
-        device.header_pages = self.header_pages.unwrap_or(device.header_pages);
-        device.summary_pages = self.summary_pages.unwrap_or(device.summary_pages);
-        let size = self.flash_size.as_deref().map(bytes).transpose()?;
-        Ok(device.with_bytes(size.unwrap_or(bytes_before))?)
-    }
-
-    /// The experiment, with greedy and m1 in place, and its source, read.
-    pub fn experiment(self) -> Result<(Experiment, Prepared), Failure> {
-        let setup = self.merged()?;
-        let Some(text) = setup.source.clone() else {
-            let message = "no source: name a trace file or a workload (see `margay policies workloads`)";
-            return Err(Failure::Usage(message.into()));
-        };
-        let is_file = Path::new(&text).is_file() && !text.ends_with(".toml");
-        let mut from_trace = setup.size_from_trace;
-        let source = if is_file {
-            from_trace |= setup.device.is_none() && setup.flash_size.is_none();
-            let addresses = match setup.addresses {
-                Some(Addresses::Direct) => AddressChoice::Direct,
-                Some(Addresses::Compact) => AddressChoice::Compact,
-                Some(Addresses::Fold) | None => AddressChoice::Fold,
-            };
-            Source::Trace(TraceSource { path: text.into(), options: setup.reading.options()?, addresses })
-        } else {
-            if text.contains('/') && !text.contains(':') && !text.ends_with(".toml") || text.ends_with(".zst") {
-                return Err(Failure::Input(format!("{text}: no such file")));
-            }
-            Source::Workload(WorkloadSpec::load(&text)?)
-        };
-        let mut experiment = Experiment::new(setup.device()?, source);
-        experiment.capacity = match (setup.utilization, setup.over_provisioning, setup.exported_pages) {
-            (Some(u), _, _) => Capacity::Utilization(u),
-            (_, Some(op), _) => Capacity::OverProvisioning(op),
-            (_, _, Some(pages)) => Capacity::Pages(pages),
-            _ => Capacity::Utilization(0.9),
-        };
-        experiment.limit = match (setup.writes, setup.device_writes, setup.repeat) {
-            (Some(writes), _, _) => Limit::Writes(writes),
-            (_, Some(times), _) if times.is_finite() && times > 0.0 => Limit::DeviceWrites(times),
-            (_, Some(times), _) => {
-                return Err(Failure::Usage(format!("--device-writes {times}: expected a positive number")));
-            }
-            (_, _, Some(0)) => return Err(Failure::Usage("--repeat 0: expected at least 1".into())),
-            (_, _, Some(times)) => Limit::Times(times),
-            _ => match &experiment.source {
-                Source::Workload(spec) if spec.expected_writes().is_none() => Limit::DeviceWrites(10.0),
-                _ => Limit::Once,
-            },
-        };
-        experiment.fill = setup.fill.unwrap_or(1.0);
-        experiment.reserved_segments = setup.reserved_segments.unwrap_or(0);
-        experiment.low_water = setup.low_water.unwrap_or(3);
-        experiment.high_water = setup.high_water.unwrap_or(experiment.low_water);
-        experiment.max_pages_per_write = setup.max_pages_per_write.unwrap_or(0);
-        experiment.separate_read_only = setup.separate_read_only;
-        experiment.leveling = setup.leveling.as_deref().unwrap_or("none").parse()?;
-        experiment.warm_up = setup.warm_up.unwrap_or(0.5);
-        experiment.worn_share = setup.worn_share.unwrap_or(0.1);
-        experiment.seed = setup.seed.unwrap_or(1);
-        if from_trace {
-            if setup.pages_per_segment.is_none() && setup.device.is_none() {
-                experiment.device.pages_per_segment = 64;
-            }
-            let prepared = margay_lab::size_from_trace(&mut experiment)?;
-            experiment.device.name = format!("{}, sized from the trace", experiment.device.name);
-            return Ok((experiment, prepared));
-        }
-        let prepared = margay_lab::prepare(&experiment)?;
-        Ok((experiment, prepared))
-    }
 }

@@ -1,50 +1,10 @@
 //! `margay trace`, and how commands read traces.
 
 use super::ForceArg;
-use crate::failure::Failure;
-use clap::{Args, Subcommand};
-use margay_trace::{BadLines, CsvLayout, Format, ReadOptions};
-use serde::Deserialize;
+use clap::Subcommand;
+use margay_lab::Reading;
+use margay_trace::Format;
 use std::path::PathBuf;
-
-/// How a trace is read.
-#[derive(Clone, Debug, Default, Args, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub struct ReadingArgs {
-    /// Format of the trace, if it is not to be detected (see `margay policies traces`)
-    #[arg(long, value_name = "FORMAT")]
-    pub trace_format: Option<String>,
-    /// TOML file that names the columns of a CSV trace
-    #[arg(long, value_name = "FILE")]
-    pub csv_layout: Option<PathBuf>,
-    /// Read only the requests to these devices of the trace
-    #[arg(long, value_delimiter = ',', value_name = "NUMBER")]
-    pub trace_device: Option<Vec<u32>>,
-    /// Skip lines that cannot be read, and count them, instead of stopping at the first
-    #[arg(long)]
-    pub skip_bad_lines: bool,
-    /// With --skip-bad-lines: stop when more lines than this would be skipped
-    #[arg(long, requires = "skip_bad_lines", value_name = "LINES")]
-    pub bad_line_limit: Option<u64>,
-}
-
-impl ReadingArgs {
-    pub fn options(&self) -> Result<ReadOptions, Failure> {
-        let format = self.trace_format.as_deref().map(str::parse::<Format>).transpose()?;
-        let csv = match &self.csv_layout {
-            None => None,
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
-                let layout = CsvLayout::from_toml(&text);
-                Some(layout.map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?)
-            }
-        };
-        let bad_lines =
-            if self.skip_bad_lines { BadLines::Skip { limit: self.bad_line_limit } } else { BadLines::Stop };
-        Ok(ReadOptions { format, bad_lines, csv, devices: self.trace_device.clone() })
-    }
-}
 
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
@@ -60,7 +20,7 @@ pub enum TraceCommand {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        reading: ReadingArgs,
+        reading: Reading,
     },
     /// Convert a trace to another format
     Convert {
@@ -78,7 +38,28 @@ pub enum TraceCommand {
         #[command(flatten)]
         force: ForceArg,
         #[command(flatten)]
-        reading: ReadingArgs,
+        reading: Reading,
+    },
+    /// Write the requests to each device of a trace to a trace of its own, so that each volume can be run by itself
+    ///
+    /// The files are NAME.FORMAT in the folder, where what is no letter or digit in a device's name is an underscore. Times of a
+    /// file count from its own first request when it is read.
+    Split {
+        /// The trace to read; - is the standard input, for up to 64 devices
+        from: PathBuf,
+        /// The folder for the traces; it is created if need be
+        folder: PathBuf,
+        #[arg(
+            long,
+            default_value = "mgt",
+            value_name = "FORMAT",
+            help = format!("Format to write: one of {}", Format::writable_names())
+        )]
+        to_format: String,
+        #[command(flatten)]
+        force: ForceArg,
+        #[command(flatten)]
+        reading: Reading,
     },
     /// Run a program under Valgrind and record the pages that it touches, as a trace (VMT1) for `margay vm replay`
     ///
@@ -118,6 +99,6 @@ pub enum TraceCommand {
         #[arg(long, short = 'n', default_value_t = 10)]
         count: u64,
         #[command(flatten)]
-        reading: ReadingArgs,
+        reading: Reading,
     },
 }

@@ -1,44 +1,65 @@
 use super::progress::Bars;
-use crate::args::CompareArgs;
+use crate::args::{CompareArgs, Given};
 use crate::failure::Failure;
-use crate::output::{self, plot, report};
-use margay_lab::{Experiment, Outcome};
+use crate::output::{self, run_plots, runs};
+use margay_lab::sweep::{USUAL_SEEDS, split_list};
+use margay_lab::{Experiment, Outcome, Prepared, Settings, Sources};
 use margay_policy::spec::PolicyKind;
 use margay_policy::{PlacementSpec, SelectionSpec, Spec};
 
-fn specs<K: PolicyKind>(asked: &[String]) -> Result<Vec<Spec<K>>, Failure> {
-    if asked.is_empty() {
-        return Ok(Spec::all().collect());
-    }
-    Ok(asked.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
+fn specs<K: PolicyKind>(asked: &Option<Vec<String>>) -> Result<Vec<Spec<K>>, Failure> {
+    let Some(asked) = asked else { return Ok(Spec::all().collect()) };
+    Ok(asked.iter().flat_map(|text| split_list(text)).map(|text| text.parse()).collect::<Result<_, _>>()?)
 }
 
-pub fn run(args: CompareArgs) -> Result<(), Failure> {
+/// The experiment with so many seeds; if that is not said, with several where they make a difference.
+pub fn with_seeds(experiment: &Experiment, seeds: Option<u32>) -> Vec<Experiment> {
+    let usual = if experiment.is_random() { USUAL_SEEDS } else { 1 };
+    let more = 0..u64::from(seeds.unwrap_or(usual).max(1));
+    more.map(|more| Experiment { seed: experiment.seed.wrapping_add(more), ..experiment.clone() }).collect()
+}
+
+/// Uses so many threads from now on.
+pub fn set_threads(jobs: Option<usize>) -> Result<(), Failure> {
+    let Some(jobs) = jobs else { return Ok(()) };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global();
+    pool.map_err(|error| Failure::Usage(format!("--jobs {jobs}: {error}")))
+}
+
+/// Runs experiments on so many threads.
+pub fn run_all(
+    experiments: &[Experiment],
+    prepared: &Prepared,
+    jobs: Option<usize>,
+    quiet: bool,
+) -> Result<Vec<Outcome>, Failure> {
+    set_threads(jobs)?;
+    let names: Vec<_> = experiments.iter().map(|e| format!("{} + {} ({})", e.selection, e.placement, e.seed)).collect();
+    let bars = Bars::new(&names, quiet);
+    let results = margay_lab::compare::run_all(experiments, prepared, &bars);
+    bars.finish();
+    Ok(results.into_iter().collect::<Result<_, _>>()?)
+}
+
+pub fn run(args: &CompareArgs) -> Result<(), Failure> {
+    let (args, given) = Given::complete(args, &args.file)?;
     output::check(&args.output)?;
-    let selections: Vec<SelectionSpec> = specs(&args.selection)?;
-    let placements: Vec<PlacementSpec> = specs(&args.placement)?;
-    let (base, prepared) = args.setup.experiment()?;
+    let selections: Vec<SelectionSpec> = specs(&args.settings.selection)?;
+    let placements: Vec<PlacementSpec> = specs(&args.settings.placement)?;
+    let settings = Settings { selection: None, placement: None, ..args.settings };
+    let (base, prepared) = settings.prepare(&Sources::default())?;
+    given.save("compare")?;
     let mut experiments: Vec<Experiment> = Vec::new();
     for selection in &selections {
         for placement in &placements {
-            for seed in 0..u64::from(args.seeds.max(1)) {
-                let (selection, placement) = (*selection, *placement);
-                experiments.push(Experiment { selection, placement, seed: base.seed + seed, ..base.clone() });
-            }
+            let pair = Experiment { selection: *selection, placement: *placement, ..base.clone() };
+            experiments.append(&mut with_seeds(&pair, args.many.seeds));
         }
     }
-    if let Some(jobs) = args.jobs {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global();
-        pool.map_err(|error| Failure::Usage(format!("--jobs {jobs}: {error}")))?;
-    }
-    let names: Vec<_> = experiments.iter().map(|e| format!("{} + {} ({})", e.selection, e.placement, e.seed)).collect();
-    let bars = Bars::new(&names, args.output.quiet);
-    let results = margay_lab::compare::run_all(&experiments, &prepared, &bars);
-    bars.finish();
-    let outcomes: Vec<Outcome> = results.into_iter().collect::<Result<_, _>>()?;
-    output::write_outcomes(&args.output, &outcomes, report::comparison)?;
+    let outcomes = run_all(&experiments, &prepared, args.many.jobs, args.output.quiet)?;
+    output::write_outcomes(&args.output, &outcomes, |outcomes| runs::comparison(outcomes, args.many.all))?;
     if let Some(path) = &args.output.plot {
-        plot::comparison(path, args.output.force.existing(), &outcomes)?;
+        run_plots::comparison(path, args.output.force.existing(), &outcomes)?;
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ mod repair;
 mod replay;
 mod reproduce;
 mod serve;
+mod sweep;
 mod trace;
 mod vm;
 mod vm_run;
@@ -35,8 +36,9 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Info { image, json } => inspect::info(&image, json),
         Command::Check { image, repair } => inspect::check(&image, &repair),
         Command::Dump { image, segment } => inspect::dump(&image, segment),
-        Command::Replay(args) => replay::run(args),
-        Command::Compare(args) => compare::run(args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Trace(command) => trace::run(command),
         Command::Policies { what, markdown } => policies::run(what, markdown),

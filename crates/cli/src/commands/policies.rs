@@ -1,5 +1,6 @@
 use crate::args::ListOf;
 use crate::failure::Failure;
+use crate::output::wrapped_at;
 use margay_media::{DeviceSpec, presets};
 use margay_policy::spec::{PolicyKind, Row};
 use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Spec};
@@ -129,13 +130,16 @@ pub fn run(what: Option<ListOf>, markdown: bool) -> Result<(), Failure> {
 fn listing(title: &str, entries: &[Entry]) -> String {
     let mut text = format!("{title}\n");
     let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or(0).max(16);
+    // The words of a paragraph after the first of its lines stand below each other, beside the names.
+    let mut say = |name: &str, indent: usize, paragraph: &str| {
+        let lines = wrapped_at(paragraph, width + 4 + indent);
+        let _ = write!(text, "  {name:<width$}  {:indent$}{lines}", "");
+    };
     for entry in entries {
-        let _ = writeln!(text, "  {:<width$}  {}", entry.name, entry.summary);
-        for (key, what) in &entry.parameters {
-            let _ = writeln!(text, "  {:<width$}    {key}: {what}", "");
-        }
+        say(&entry.name, 0, &entry.summary);
+        entry.parameters.iter().for_each(|(key, what)| say("", 2, &format!("{key}: {what}")));
         if !entry.source.is_empty() {
-            let _ = writeln!(text, "  {:<width$}    [{}]", "", entry.source);
+            say("", 2, &format!("[{}]", entry.source));
         }
     }
     text + "\n"

@@ -1,8 +1,9 @@
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use margay_lab::compare::Observer;
+use margay_lab::sweep::{Point, Watcher};
 use margay_lab::{LabError, Outcome, Step};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A flag that is set when the user presses Ctrl-C.
 pub fn interrupt_flag() -> Arc<AtomicBool> {
@@ -78,5 +79,54 @@ impl Observer for Bars {
     fn ended(&self, run: usize, _: &Result<Outcome, LabError>) {
         self.runs[run].finish_and_clear();
         self.all.inc(1);
+    }
+}
+
+/// A part of a point: what it adds to the bar while it runs.
+const PARTS: u64 = 1000;
+
+/// One bar for all points of a sweep.
+pub struct SweepBar {
+    bar: ProgressBar,
+    /// Parts of each point that are done.
+    parts: Vec<AtomicU64>,
+    ended: AtomicUsize,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl SweepBar {
+    pub fn new(points: &[Point], quiet: bool) -> Self {
+        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(points.len() as u64 * PARTS) };
+        bar.set_style(style("{elapsed_precise} {wide_bar} {msg}, {eta} left"));
+        bar.set_message(format!("0/{} points", points.len()));
+        let parts = points.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { bar, parts, ended: AtomicUsize::new(0), interrupted: interrupt_flag() }
+    }
+
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn set(&self, point: usize, parts: u64) {
+        let before = self.parts[point].swap(parts, Ordering::Relaxed);
+        self.bar.inc(parts.saturating_sub(before));
+    }
+}
+
+impl Watcher for SweepBar {
+    fn step(&self, point: usize, share: f64) -> bool {
+        self.set(point, (share.clamp(0.0, 1.0) * PARTS as f64) as u64);
+        !self.interrupted.load(Ordering::Relaxed)
+    }
+
+    fn ended(&self, point: usize) {
+        let is_kept = self.parts[point].load(Ordering::Relaxed) == 0;
+        self.set(point, PARTS);
+        if is_kept {
+            // What was finished before says nothing of the time that the others take.
+            self.bar.reset_eta();
+        }
+        let ended = self.ended.fetch_add(1, Ordering::Relaxed) + 1;
+        self.bar.set_message(format!("{ended}/{} points", self.parts.len()));
     }
 }

@@ -1,47 +1,53 @@
+use super::compare::{run_all, with_seeds};
 use super::progress;
-use crate::args::{OutputFormat, ReplayArgs};
+use crate::args::{Given, OutputFormat, ReplayArgs};
 use crate::failure::Failure;
-use crate::output::records;
-use crate::output::{self, plot, report};
-use margay_lab::Experiment;
-use margay_lab::{Served, replay_served};
+use crate::output::{self, records, run_plots, runs, tenants};
+use margay_lab::{Served, Sources, replay_served};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-pub fn run(args: ReplayArgs) -> Result<(), Failure> {
+pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
+    let (args, given) = Given::complete(args, &args.file)?;
     output::check(&args.output)?;
     if args.served.as_served {
-        return served(args);
+        return served(&args);
     }
-    let (selection, placement) = (args.selection.parse()?, args.placement.parse()?);
-    let (experiment, prepared) = args.setup.experiment()?;
-    let experiment = Experiment { selection, placement, ..experiment };
-    let bar = progress::bar(args.output.quiet);
-    let interrupted = progress::interrupt_flag();
-    let outcome = margay_lab::run_prepared(&experiment, &prepared, &mut |step| {
-        progress::show(&bar, step);
-        !interrupted.load(Ordering::Relaxed)
-    });
-    bar.finish_and_clear();
-    let outcome = outcome?;
-    let outcomes = std::slice::from_ref(&outcome);
-    output::write_outcomes(&args.output, outcomes, |outcomes| outcomes.iter().map(report::outcome).collect())?;
-    if let Some(path) = &args.output.plot {
-        plot::replay(path, args.output.force.existing(), &outcome)?;
+    let (experiment, prepared) = args.settings.prepare(&Sources::default())?;
+    given.save("replay")?;
+    let seeds = args.seeds.unwrap_or(1);
+    let outcomes = if seeds > 1 {
+        run_all(&with_seeds(&experiment, Some(seeds)), &prepared, args.jobs, args.output.quiet)?
+    } else {
+        let bar = progress::bar(args.output.quiet);
+        let interrupted = progress::interrupt_flag();
+        let outcome = margay_lab::run_prepared(&experiment, &prepared, &mut |step| {
+            progress::show(&bar, step);
+            !interrupted.load(Ordering::Relaxed)
+        });
+        bar.finish_and_clear();
+        vec![outcome?]
+    };
+    output::write_outcomes(&args.output, &outcomes, |outcomes| {
+        let of_devices = outcomes.first().map_or_else(String::new, |outcome| tenants::table(&outcome.tenants));
+        runs::replay(outcomes) + &of_devices
+    })?;
+    if let (Some(path), Some(first)) = (&args.output.plot, outcomes.first()) {
+        run_plots::replay(path, args.output.force.existing(), first)?;
     }
     Ok(())
 }
 
 /// Does a recorded day of a served disk again.
-fn served(args: ReplayArgs) -> Result<(), Failure> {
-    let Some(recording) = args.setup.source.as_deref().map(Path::new) else {
+fn served(args: &ReplayArgs) -> Result<(), Failure> {
+    let Some(recording) = args.settings.source.as_deref().map(Path::new) else {
         return Err(Failure::Usage("--as-served: name a recording, which `margay serve --record FILE` makes".into()));
     };
     let interrupted = progress::interrupt_flag();
     let mut go_on = |_| !interrupted.load(Ordering::Relaxed);
     let served = replay_served(recording, args.served.from.as_deref(), &mut go_on)?;
-    let bytes = match args.output.format {
+    let bytes = match args.output.format.unwrap_or_default() {
         OutputFormat::Table => table(&served).into_bytes(),
         OutputFormat::Json => records::json(&served.rows)?,
         OutputFormat::Csv => records::table(&served.rows)?,

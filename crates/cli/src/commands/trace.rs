@@ -1,11 +1,13 @@
 use super::progress::interrupt_flag;
 use crate::args::TraceCommand;
 use crate::failure::Failure;
-use crate::output::{check_new, print_bytes, report};
+use crate::output::{check_new, print_bytes, report, shown};
 use indicatif::ProgressBar;
 use margay_host::Existing;
 use margay_trace::vm::{self, CaptureOptions, Reference, VmHeader, VmReader, VmWriter, capture};
-use margay_trace::{AnyTrace, Format, Request, TraceError, TraceWriter, convert, info, open, open_any};
+use margay_trace::{
+    AnyTrace, DevicePart, Format, Request, TraceError, TraceWriter, convert, info, open, open_any, split,
+};
 use serde::Serialize;
 use serde_json::json;
 use std::ffi::OsString;
@@ -51,6 +53,14 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
             }
             Ok(())
         }
+        TraceCommand::Split { from, folder, to_format, force, reading } => {
+            let (options, format) = (reading.options()?, to_format.parse()?);
+            std::fs::create_dir_all(&folder).map_err(|error| Failure::new_file(&folder, &error))?;
+            for DevicePart { device, path, requests } in split(&from, &options, &folder, format, force.existing())? {
+                say!("{}: {requests} requests to {}", path.display(), shown(device.as_bytes()));
+            }
+            Ok(())
+        }
         TraceCommand::Capture { output, force, page_bytes, no_fetches, reduce, records, quiet, program } => {
             if !matches!(page_bytes, 2048 | 4096) {
                 return Err(Failure::Usage(format!("--page-bytes {page_bytes}: expected 2048 or 4096")));
@@ -72,15 +82,19 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
                         reader.take(count).map(|reference| reference.map(line)),
                     )
                 }
-                AnyTrace::Requests(reader) => {
-                    let line = |Request { time_us, kind, device, offset_bytes, len_bytes }| {
-                        let kind = format!("{kind:?}").to_lowercase();
-                        format!("{time_us:>14} {kind:>6} {device:>6} {offset_bytes:>18} {len_bytes:>10}\n")
-                    };
+                AnyTrace::Requests(mut reader) => {
+                    let lines = std::iter::from_fn(|| {
+                        let request = reader.next()?;
+                        Some(request.map(|Request { time_us, kind, device, offset_bytes, len_bytes }| {
+                            let (kind, device) = (format!("{kind:?}").to_lowercase(), reader.device_name(device));
+                            let device = shown(device.as_bytes());
+                            format!("{time_us:>14} {kind:>6} {device:>10} {offset_bytes:>18} {len_bytes:>10}\n")
+                        }))
+                    });
                     let [time, kind, device, offset, bytes] = ["time us", "kind", "device", "offset bytes", "bytes"];
                     print_lines(
-                        format!("{time:>14} {kind:>6} {device:>6} {offset:>18} {bytes:>10}\n"),
-                        reader.take(count).map(|request| request.map(line)),
+                        format!("{time:>14} {kind:>6} {device:>10} {offset:>18} {bytes:>10}\n"),
+                        lines.take(count),
                     )
                 }
             }

@@ -1,13 +1,21 @@
 //! Results for people and machines. A file comes into being whole or not at all ([`NewFile`]).
 
+pub mod figure;
 mod names;
+pub mod page;
 pub mod paging;
 pub mod parquet;
 pub mod plot;
 pub mod records;
 pub mod report;
+pub mod run_plots;
+pub mod runs;
+pub mod study;
+mod tables;
+pub mod tenants;
 
 pub use names::shown;
+pub use tables::wrapped_at;
 
 use crate::args::{OutputArgs, OutputFormat};
 use crate::failure::Failure;
@@ -62,9 +70,9 @@ pub fn write_outcomes(
     outcomes: &[Outcome],
     table: impl FnOnce(&[Outcome]) -> String,
 ) -> Result<(), Failure> {
-    let bytes = match args.format {
+    let bytes = match args.format.unwrap_or_default() {
         OutputFormat::Table => table(outcomes).into_bytes(),
-        OutputFormat::Json => records::json(outcomes)?,
+        OutputFormat::Json => records::outcomes_json(outcomes)?,
         OutputFormat::Csv => records::csv(outcomes)?,
         OutputFormat::Parquet => records::parquet(outcomes)?,
     };
@@ -82,14 +90,14 @@ pub fn check_format(format: OutputFormat, path: Option<&Path>) -> Result<(), Fai
 /// Checks where results are to go, so that a wrong name is refused before anything is run.
 pub fn check(args: &OutputArgs) -> Result<(), Failure> {
     let existing = args.force.existing();
-    check_format(args.format, args.output.as_deref())?;
+    check_format(args.format.unwrap_or_default(), args.output.as_deref())?;
     check_new(args.output.as_deref(), existing)?;
     check_new(args.plot.as_deref(), existing)?;
     check_plot(args.plot.as_deref())
 }
 
 /// Checks the file name of a plot, so that a wrong one is refused before anything is run.
-fn check_plot(path: Option<&Path>) -> Result<(), Failure> {
+pub fn check_plot(path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("svg" | "png") => Ok(()),

@@ -1,32 +1,13 @@
 //! Plots as SVG or PNG.
 
-use crate::failure::Failure;
-use crate::output::report::pairs;
-use margay_host::Existing;
-use margay_lab::Outcome;
 use plotters::prelude::*;
 use plotters::style::register_font;
-use std::path::Path;
 use std::sync::Once;
 
-/// A named curve.
-pub struct Curve {
-    pub name: String,
-    pub points: Vec<(f64, f64)>,
-}
-
-/// A chart of curves, with its title and the names of its axes.
-pub struct Chart<'a> {
-    pub title: &'a str,
-    pub x: &'a str,
-    pub y: &'a str,
-    pub curves: Vec<Curve>,
-}
-
-type Area<'a, B> = DrawingArea<B, plotters::coord::Shift>;
+pub(super) type Area<'a, B> = DrawingArea<B, plotters::coord::Shift>;
 
 /// The palette of Okabe and Ito, which is safe for colour-blind readers.
-const COLOURS: [RGBColor; 8] = [
+pub(super) const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -37,7 +18,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(148, 148, 148),
 ];
 
-fn prepare_fonts() {
+pub(super) fn prepare_fonts() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let font = epaint_default_fonts::UBUNTU_LIGHT;
@@ -47,9 +28,9 @@ fn prepare_fonts() {
 }
 
 /// Bytes of a pixel in a bitmap: red, green, blue.
-const RGB_BYTES: usize = 3;
+pub(super) const RGB_BYTES: usize = 3;
 
-fn png_bytes(pixels: &[u8], (width, height): (u32, u32)) -> Result<Vec<u8>, png::EncodingError> {
+pub(super) fn png_bytes(pixels: &[u8], (width, height): (u32, u32)) -> Result<Vec<u8>, png::EncodingError> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, width, height);
     encoder.set_color(png::ColorType::Rgb);
@@ -62,7 +43,7 @@ fn png_bytes(pixels: &[u8], (width, height): (u32, u32)) -> Result<Vec<u8>, png:
 /// Draws on an SVG or bitmap canvas and writes the file.
 macro_rules! render {
     ($path:expr, $existing:expr, $size:expr, $draw:ident, $what:expr) => {{
-        prepare_fonts();
+        $crate::output::plot::prepare_fonts();
         let (path, size): (&Path, (u32, u32)) = ($path, $size);
         let failed = |error: String| Failure::write(&path.display().to_string(), error);
         let bytes = if path.extension().is_some_and(|extension| extension == "svg") {
@@ -72,23 +53,19 @@ macro_rules! render {
             drop(root);
             text.into_bytes()
         } else {
-            let mut pixels = vec![0; size.0 as usize * size.1 as usize * RGB_BYTES];
+            let mut pixels = vec![0; size.0 as usize * size.1 as usize * $crate::output::plot::RGB_BYTES];
             let root = BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area();
             $draw(&root, $what).and_then(|()| root.present()).map_err(|error| failed(error.to_string()))?;
             drop(root);
-            png_bytes(&pixels, size).map_err(|error| failed(error.to_string()))?
+            $crate::output::plot::png_bytes(&pixels, size).map_err(|error| failed(error.to_string()))?
         };
         crate::output::write_file(path, &bytes, $existing)
     }};
 }
 
-/// Writes charts, one below the other, as .svg or .png.
-pub fn charts(path: &Path, existing: Existing, charts: &[Chart<'_>]) -> Result<(), Failure> {
-    let height = 60 + 320 * charts.len() as u32;
-    render!(path, existing, (960, height), draw_charts, charts)
-}
+pub(super) use render;
 
-fn range(values: impl Iterator<Item = f64> + Clone, from_zero: bool) -> (f64, f64) {
+pub(super) fn range(values: impl Iterator<Item = f64> + Clone, from_zero: bool) -> (f64, f64) {
     let finite = values.filter(|value| value.is_finite());
     let low = if from_zero { 0.0 } else { finite.clone().fold(f64::INFINITY, f64::min) };
     let high = finite.fold(f64::NEG_INFINITY, f64::max);
@@ -97,161 +74,4 @@ fn range(values: impl Iterator<Item = f64> + Clone, from_zero: bool) -> (f64, f6
     }
     let room = if high > low { (high - low) * 0.05 } else { high.abs().max(1.0) * 0.05 };
     (low, high + room)
-}
-
-fn draw_charts<B: DrawingBackend>(
-    root: &Area<'_, B>,
-    charts: &[Chart<'_>],
-) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-    root.fill(&WHITE)?;
-    for (area, chart) in root.margin(10, 10, 10, 10).split_evenly((charts.len(), 1)).iter().zip(charts) {
-        let points = || chart.curves.iter().flat_map(|curve| curve.points.iter());
-        let (x0, x1) = range(points().map(|p| p.0), false);
-        let (y0, y1) = range(points().map(|p| p.1), true);
-        let mut context = ChartBuilder::on(area)
-            .caption(chart.title, ("sans-serif", 20))
-            .margin(8)
-            .x_label_area_size(42)
-            .y_label_area_size(72)
-            .build_cartesian_2d(x0..x1, y0..y1)?;
-        context
-            .configure_mesh()
-            .x_desc(chart.x)
-            .y_desc(chart.y)
-            .light_line_style(RGBColor(238, 238, 238))
-            .label_style(("sans-serif", 14))
-            .draw()?;
-        for (number, curve) in chart.curves.iter().enumerate() {
-            let colour = COLOURS[number % COLOURS.len()];
-            let finite: Vec<_> = curve.points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
-            let series = LineSeries::new(finite.clone(), colour.stroke_width(2)).point_size(if finite.len() < 30 {
-                3
-            } else {
-                0
-            });
-            context
-                .draw_series(series)?
-                .label(&curve.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-        }
-        if chart.curves.len() > 1 {
-            context
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperLeft)
-                .background_style(WHITE.mix(0.8))
-                .border_style(RGBColor(200, 200, 200))
-                .label_font(("sans-serif", 14))
-                .draw()?;
-        }
-    }
-    Ok(())
-}
-
-/// A bar chart of named values, of which the lowest is the best.
-struct BarChart {
-    title: String,
-    x: String,
-    bars: Vec<(String, f64)>,
-}
-
-fn draw_bars<B: DrawingBackend>(
-    root: &Area<'_, B>,
-    chart: &BarChart,
-) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-    root.fill(&WHITE)?;
-    let count = chart.bars.len();
-    let (_, high) = range(chart.bars.iter().map(|bar| bar.1), true);
-    let mut context = ChartBuilder::on(root)
-        .caption(&chart.title, ("sans-serif", 20))
-        .margin(14)
-        .x_label_area_size(42)
-        .y_label_area_size(230)
-        .build_cartesian_2d(0.0..high * 1.08, (0..count as i32).into_segmented())?;
-    let name = |value: &SegmentValue<i32>| match value {
-        SegmentValue::CenterOf(at) => chart.bars.get(*at as usize).map_or(String::new(), |bar| bar.0.clone()),
-        _ => String::new(),
-    };
-    context
-        .configure_mesh()
-        .x_desc(&chart.x)
-        .y_labels(count)
-        .y_label_formatter(&name)
-        .disable_y_mesh()
-        .light_line_style(RGBColor(238, 238, 238))
-        .label_style(("sans-serif", 13))
-        .draw()?;
-    let best = chart.bars.iter().map(|bar| bar.1).fold(f64::INFINITY, f64::min);
-    context.draw_series(chart.bars.iter().enumerate().map(|(at, (_, value))| {
-        let colour = if *value == best { COLOURS[2] } else { COLOURS[0] };
-        let at = at as i32;
-        let mut bar =
-            Rectangle::new([(0.0, SegmentValue::Exact(at)), (*value, SegmentValue::Exact(at + 1))], colour.filled());
-        bar.set_margin(2, 2, 0, 0);
-        bar
-    }))?;
-    context.draw_series(chart.bars.iter().enumerate().map(|(at, (_, value))| {
-        let place = (*value + high * 0.005, SegmentValue::CenterOf(at as i32));
-        Text::new(format!("{value:.3}"), place, ("sans-serif", 12))
-    }))?;
-    Ok(())
-}
-
-/// Writes a bar chart of write amplification in the warm window, best at the top.
-pub fn comparison(path: &Path, existing: Existing, outcomes: &[Outcome]) -> Result<(), Failure> {
-    let Some(first) = outcomes.first() else { return Ok(()) };
-    let mut bars: Vec<_> = pairs(outcomes).iter().map(|pair| (pair.name(), pair.mean(|row| row.wa_warm))).collect();
-    bars.retain(|(_, value)| value.is_finite());
-    // The first bar is drawn at the bottom.
-    bars.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let row = &first.row;
-    let title = format!("{} at over-provisioning {:.3}", row.source, row.over_provisioning);
-    let x = format!("write amplification from host write {} on (lower is better)", row.warm_from);
-    let height = 120 + 22 * bars.len() as u32;
-    let chart = BarChart { title, x, bars };
-    render!(path, existing, (960, height), draw_bars, &chart)
-}
-
-/// Writes charts of one run over its host writes.
-pub fn replay(path: &Path, existing: Existing, outcome: &Outcome) -> Result<(), Failure> {
-    let curve = |name: &str, value: fn(&margay_lab::Sample) -> f64| Curve {
-        name: name.into(),
-        points: outcome.series.iter().map(|sample| (sample.host_writes as f64, value(sample))).collect(),
-    };
-    let row = &outcome.row;
-    let title = format!("{}: {} + {}", row.source, row.selection, row.placement);
-    let total = outcome.victims.iter().sum::<u64>().max(1) as f64;
-    let pages = (outcome.victims.len() - 1).max(1) as f64;
-    let victims =
-        outcome.victims.iter().enumerate().map(|(valid, count)| (valid as f64 / pages, *count as f64 / total));
-    let parts = [
-        Chart {
-            title: &title,
-            x: "host page writes",
-            y: "write amplification",
-            curves: vec![curve("since the sample before", |s| s.wa)],
-        },
-        Chart {
-            title: "state of the device",
-            x: "host page writes",
-            y: "share",
-            curves: vec![
-                curve("utilization", |s| s.utilization),
-                curve("invalidity", |s| s.invalidity),
-                curve("uniformity", |s| s.uniformity),
-            ],
-        },
-        Chart {
-            title: "victims",
-            x: "utilization of the victim",
-            y: "share of victims",
-            curves: vec![Curve { name: "victims".into(), points: victims.collect() }],
-        },
-        Chart {
-            title: "uneven wearing",
-            x: "host page writes",
-            y: "deviation of erase counts",
-            curves: vec![curve("deviation", |s| s.erases_deviation)],
-        },
-    ];
-    charts(path, existing, &parts)
 }

@@ -1,13 +1,21 @@
 //! Locality- and duplication-aware garbage collection (IEEE Trans. CE 56(4), 2010), by the reading of
 //! shared/specs/lda-gc.md, on traces of other programs than the paper's (docs/reproduction.md explains it).
 
-use super::{Bound, Comparison, Figure, Reproduction, Watcher, mean_and_deviation};
+mod claims;
+mod example;
+mod figures;
+mod more;
+mod text;
+
+use super::{Reproduction, Watcher};
 use crate::{LabError, PagingRow, PagingSetup, PagingStore, PagingTrace};
 use margay_trace::vm::{LoadOptions, PageMap, References};
 use margay_vm::{CacheConfig, LruRegion, Scheme, Window, schemes};
 use rayon::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub use text::PAPER;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -18,11 +26,13 @@ pub struct Options {
     pub tables_only: bool,
     /// Pages of 2 KiB that the cache holds; the paper's has 2048.
     pub frames: u32,
+    /// Whether handing pages over from the cache in merges counts as I/O time.
+    pub counts_handover: bool,
 }
 
 const MIB: u32 = 1 << 20;
 const LOG_BLOCKS: u32 = 32;
-/// Table IV's schemes, with their published I/O time relative to DU-GC, mean of five traces.
+/// Table II's schemes, with their published I/O time relative to DU-GC, mean of five traces.
 const PUBLISHED: [(&str, f64); 6] =
     [("DA-GC", 1.0), ("LDA-GC1", 0.90), ("LDA-GC2", 0.94), ("LDA-GC3", 0.76), ("LDA-GC4", 0.72), ("LDA-GC5", 0.63)];
 const SWEPT: [&str; 4] = ["DU-GC", "DA-GC", "LDA-GC4", "LDA-GC5"];
@@ -53,6 +63,8 @@ enum Cell {
     LogBlocks(u32),
     Window(u32),
     Adaptive(u32),
+    Wide(Window),
+    PageMapped(u32),
 }
 
 fn scheme(name: &str) -> Scheme {
@@ -75,11 +87,13 @@ fn setup(cell: Cell, scheme: Scheme, frames: u32) -> PagingSetup {
         Cell::LogBlocks(blocks) => setup.log_blocks = blocks,
         Cell::Window(size) => setup.cache.window = Window::Static(size),
         Cell::Adaptive(start) => setup.cache.window = Window::Adaptive { start },
+        Cell::Wide(window) => (setup.log_blocks, setup.cache.window) = (more::WIDE, window),
+        Cell::PageMapped(blocks) => (setup.store, setup.log_blocks) = (PagingStore::PageLevel, blocks),
     }
     setup
 }
 
-/// The cache of the sweep is a half to four times the one asked for.
+/// The cache of the sweep is a quarter to four times the one asked for.
 fn cells(tables_only: bool, frames: u32) -> Vec<(Cell, Scheme)> {
     let mut cells = Vec::new();
     for (reading, _) in READINGS {
@@ -90,11 +104,12 @@ fn cells(tables_only: bool, frames: u32) -> Vec<(Cell, Scheme)> {
         return cells;
     }
     for name in SWEPT {
-        cells.extend([2, 4, 6, 8, 12, 16].map(|quarters| (Cell::Cache(frames / 4 * quarters), scheme(name))));
+        cells.extend([1, 2, 4, 6, 8, 12, 16].map(|quarters| (Cell::Cache(frames / 4 * quarters), scheme(name))));
         cells.extend([8, 16, 32, 64, 128, 256].map(|blocks| (Cell::LogBlocks(blocks), scheme(name))));
     }
     cells.extend([1, 2, 4, 8, 16, 31].map(|size| (Cell::Window(size), scheme("LDA-GC5"))));
     cells.extend([1, 8, 31].map(|start| (Cell::Adaptive(start), scheme("LDA-GC5"))));
+    cells.extend(more::cells());
     cells
 }
 
@@ -116,7 +131,7 @@ type Result1<T> = Result<T, LabError>;
 /// Rows of one trace in the order of the cells.
 fn run_trace(
     path: &std::path::Path,
-    (cells, frames): (&[(Cell, Scheme)], u32),
+    (cells, options): (&[(Cell, Scheme)], &Options),
     done: &AtomicUsize,
     total: usize,
     watcher: &dyn Watcher,
@@ -131,8 +146,9 @@ fn run_trace(
             .with_max_len(1)
             .map(|at| {
                 let (cell, scheme) = cells[*at];
-                let row =
-                    trace.run(&setup(cell, scheme, frames), &mut |_| watcher.done(done.load(Ordering::Relaxed), total));
+                let setup =
+                    PagingSetup { counts_handover: options.counts_handover, ..setup(cell, scheme, options.frames) };
+                let row = trace.run(&setup, &mut |_| watcher.done(done.load(Ordering::Relaxed), total));
                 done.fetch_add(1, Ordering::Relaxed);
                 row
             })
@@ -151,13 +167,18 @@ pub fn run(options: &Options, watcher: &dyn Watcher) -> Result1<Reproduction> {
     let total = cells.len() * options.traces.len();
     let mut rows = Vec::new();
     for path in &options.traces {
-        rows.push(run_trace(path, (&cells, options.frames), &done, total, watcher)?);
+        rows.push(run_trace(path, (&cells, options), &done, total, watcher)?);
     }
     let study = Study { cells: &cells, rows: &rows };
     let mut out = Reproduction::default();
+    example::compare(&mut out)?;
     study.compare(&mut out);
-    study.figures(&mut out, options.tables_only);
+    study.by_scheme(&mut out);
+    if !options.tables_only {
+        study.sweeps(&mut out);
+    }
     study.find(&mut out);
+    out.findings.extend(study.more());
     out.paging = rows.into_iter().flatten().collect();
     Ok(out)
 }
@@ -179,175 +200,6 @@ impl Study<'_> {
         (0..self.rows.len())
             .map(|trace| measure(self.row(trace, cell, name)) / measure(self.row(trace, cell, "DU-GC")))
             .collect()
-    }
-
-    fn compare(&self, out: &mut Reproduction) {
-        let mut add =
-            |cell: Cell, place: &str, name: &str, measure: &str, published: &str, wanted, bound, values: &[f64]| {
-                let reading = match cell {
-                    Cell::Scheme(reading) => READINGS.iter().find(|(other, _)| *other == reading).expect("listed").1,
-                    _ => "page-level map",
-                };
-                // A trace without such merges says nothing.
-                let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-                if values.is_empty() {
-                    return;
-                }
-                let (measured, deviation) = mean_and_deviation(&values);
-                out.comparisons.push(Comparison {
-                    place: place.into(),
-                    cell: format!("{name}, {reading}"),
-                    measure: measure.into(),
-                    published: published.into(),
-                    wanted,
-                    bound,
-                    measured,
-                    deviation,
-                });
-            };
-        let per_gc = |row: &PagingRow| row.cost_per_gc();
-        let random_per_gc = |row: &PagingRow| row.random_gc_cost_us / (row.random_gcs as f64).max(1.0);
-        for (reading, _) in READINGS {
-            let cell = Cell::Scheme(reading);
-            let recommended = reading == Reading::Recommended;
-            for (name, published) in PUBLISHED {
-                let values = self.relative(cell, name, |row| row.io_us);
-                let text = if name == "DA-GC" { "1 or worse".to_string() } else { format!("{published:.2}") };
-                add(cell, "Fig. 5", name, "I/O time / DU-GC", &text, published, Bound::None, &values);
-            }
-            let values = self.relative(cell, "BA-GC", |row| row.io_us);
-            add(cell, "-", "BA-GC", "I/O time / DU-GC", "-", 1.0, Bound::None, &values);
-            let evictions = |row: &PagingRow| row.dirty_evictions as f64;
-            let holds = |bound| if recommended { bound } else { Bound::None };
-            let values = self.relative(cell, "DA-GC", evictions);
-            add(cell, "Fig. 6", "DA-GC", "evictions / DU-GC, more", "1.27", 1.0, holds(Bound::AtLeast), &values);
-            for name in ["LDA-GC4", "LDA-GC5"] {
-                let values = self.relative(cell, name, evictions);
-                add(
-                    cell,
-                    "Fig. 6",
-                    name,
-                    "evictions / DU-GC, fewer",
-                    "0.82 to 0.86",
-                    1.0,
-                    holds(Bound::AtMost),
-                    &values,
-                );
-                let values = self.relative(cell, name, |row| row.gcs as f64);
-                add(cell, "Fig. 7", name, "GCs / DU-GC", "0.55", 0.55, Bound::None, &values);
-                let values = self.relative(cell, name, |row| row.random_gcs as f64);
-                add(
-                    cell,
-                    "Fig. 7",
-                    name,
-                    "GCs of random log blocks / DU-GC, fewer",
-                    "0.55",
-                    1.0,
-                    holds(Bound::AtMost),
-                    &values,
-                );
-            }
-            for (name, _) in PUBLISHED {
-                let values = self.relative(cell, name, per_gc);
-                add(cell, "Fig. 10", name, "cost of a GC / DU-GC, less", "below 1", 1.0, holds(Bound::AtMost), &values);
-            }
-            let values = self.relative(cell, "LDA-GC5", random_per_gc);
-            add(cell, "Fig. 10", "LDA-GC5", "cost of a random GC / DU-GC", "least", 1.0, Bound::None, &values);
-        }
-        let values = self.relative(Cell::PageLevel, "DA-GC", |row| row.io_us);
-        add(Cell::PageLevel, "sec. I", "DA-GC", "I/O time / DU-GC", "below 1", 1.0, Bound::None, &values);
-        // Whatever is held back by a merge of dirty pages: the claim that pays.
-        let with = self.relative(Cell::Scheme(Reading::Recommended), "LDA-GC5", |row| row.io_us);
-        let without = self.relative(Cell::Scheme(Reading::Recommended), "LDA-GC3", |row| row.io_us);
-        let gains: Vec<f64> = with.iter().zip(&without).map(|(with, without)| with / without).collect();
-        add(
-            Cell::Scheme(Reading::Recommended),
-            "Fig. 5",
-            "LDA-GC5",
-            "I/O time / LDA-GC3, less",
-            "0.83",
-            1.0,
-            Bound::AtMost,
-            &gains,
-        );
-    }
-
-    fn figures(&self, out: &mut Reproduction, tables_only: bool) {
-        type Measure = fn(&PagingRow) -> f64;
-        fn per_gc(row: &PagingRow, count: u64) -> f64 {
-            count as f64 / (row.gcs as f64).max(1.0)
-        }
-        let by_scheme: [(&str, &str, Measure); 6] = [
-            ("fig5", "Fig. 5: total I/O time", |row| row.io_us),
-            ("fig6", "Fig. 6: page evictions", |row| row.dirty_evictions as f64),
-            ("fig7", "Fig. 7: GC invocations", |row| row.gcs as f64),
-            ("fig8", "Fig. 8: migrations per GC", |row| per_gc(row, row.migrations)),
-            ("fig9", "Fig. 9: erases per GC", |row| per_gc(row, row.erases)),
-            ("fig10", "Fig. 10: cost of a GC", PagingRow::cost_per_gc),
-        ];
-        let names = schemes().map(|scheme| scheme.name).collect::<Vec<_>>().join(", ");
-        for (name, title, measure) in by_scheme {
-            let cell = Cell::Scheme(Reading::Recommended);
-            let curve = |trace: usize| {
-                let of = |scheme: &str| measure(self.row(trace, cell, scheme));
-                let points = (0u32..).zip(schemes()).map(|(x, scheme)| (f64::from(x), of(scheme.name) / of("DU-GC")));
-                (self.rows[trace][0].trace.clone(), points.collect())
-            };
-            out.figures.push(Figure {
-                name: name.into(),
-                title: title.into(),
-                x: format!("scheme: {names}"),
-                y: "relative to DU-GC".into(),
-                curves: (0..self.rows.len()).map(curve).collect(),
-            });
-        }
-        if tables_only {
-            return;
-        }
-        let sweep = |name: &str, title: &str, x: &str, of: &dyn Fn(Cell) -> Option<f64>, schemes: &[&str]| Figure {
-            name: name.into(),
-            title: title.into(),
-            x: x.into(),
-            y: "I/O time relative to DU-GC with the cache and log buffer of the paper, mean over the traces".into(),
-            curves: schemes
-                .iter()
-                .map(|scheme| {
-                    let points =
-                        self.cells.iter().filter(|(_, other)| other.name == *scheme).filter_map(|(cell, _)| {
-                            let base = |trace| self.row(trace, Cell::Scheme(Reading::Recommended), "DU-GC").io_us;
-                            let relative = |trace| self.row(trace, *cell, scheme).io_us / base(trace);
-                            let sum: f64 = (0..self.rows.len()).map(relative).sum();
-                            of(*cell).map(|x| (x, sum / self.rows.len() as f64))
-                        });
-                    ((*scheme).into(), points.collect())
-                })
-                .collect(),
-        };
-        let mib = |cell| match cell {
-            Cell::Cache(frames) => Some(f64::from(frames) * 2048.0 / f64::from(MIB)),
-            _ => None,
-        };
-        out.figures.push(sweep("fig11", "Fig. 11: size of the page cache", "MiB", &mib, &SWEPT));
-        let blocks = |cell| match cell {
-            Cell::LogBlocks(blocks) => Some(f64::from(blocks)),
-            _ => None,
-        };
-        out.figures.push(sweep("fig12", "Fig. 12: size of the log buffer", "log blocks", &blocks, &SWEPT));
-        let fixed = |cell| match cell {
-            Cell::Window(size) => Some(f64::from(size)),
-            _ => None,
-        };
-        let mut windows =
-            sweep("fig13", "Figs. 13 and 14: victim window", "log blocks, or the first size", &fixed, &["LDA-GC5"]);
-        windows.curves[0].0 = "static".into();
-        let started = |cell| match cell {
-            Cell::Adaptive(start) => Some(f64::from(start)),
-            _ => None,
-        };
-        let mut adaptive = sweep("", "", "", &started, &["LDA-GC5"]);
-        adaptive.curves[0].0 = "adaptive".into();
-        windows.curves.append(&mut adaptive.curves);
-        out.figures.push(windows);
     }
 
     fn find(&self, out: &mut Reproduction) {

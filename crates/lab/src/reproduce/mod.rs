@@ -1,110 +1,56 @@
 //! Reproductions of published results: what was printed beside what the engine does.
 
+mod figure;
 pub mod fms;
 pub mod lda_gc;
 pub mod moda;
+mod verdict;
+
+pub use figure::{Axis, Curve, Figure, Point};
+pub use verdict::{Basis, Bound, Claim, Comparison, Direction, Verdict};
 
 use crate::LabError;
-use serde::{Serialize, Serializer};
-use std::fmt;
+use serde::Serialize;
+use std::ops::Range;
 
-/// How far a measured value may be from the wanted one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
-    /// It must be equal, to the digits given.
-    Exact(f64),
-    /// It may differ by this share of the wanted value.
-    Relative(f64),
-    /// It may differ by this much, in its own unit.
-    Absolute(f64),
-    /// It must be at least the wanted value.
-    AtLeast,
-    /// It must be at most the wanted value.
-    AtMost,
-    /// It is only reported.
-    None,
+/// A part of a publication, for the page that tells about its reproduction.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Section {
+    /// Its heading.
+    pub title: &'static str,
+    /// What the publication asked and found.
+    pub asked: &'static str,
+    /// The places of the comparisons that belong to it.
+    pub places: &'static [&'static str],
+    /// The beginnings of the names of the figures that belong to it.
+    pub figures: &'static [&'static str],
+    /// How what was measured differs, and why.
+    pub difference: &'static str,
 }
 
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exact(_) => f.write_str("exact"),
-            Self::Relative(share) => write!(f, "{:.1} %", share * 100.0),
-            Self::Absolute(by) => write!(f, "{}", (by * 10.0).round() / 10.0),
-            Self::AtLeast => f.write_str("at least"),
-            Self::AtMost => f.write_str("at most"),
-            Self::None => f.write_str("-"),
-        }
-    }
-}
-
-impl Serialize for Bound {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-/// One figure of a publication beside the measured one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
-    /// Where it was published.
-    pub place: String,
-    /// The cell: policy and workload.
-    pub cell: String,
-    /// What was measured, with its unit.
-    pub measure: String,
-    /// As printed; several where the documents disagree.
-    pub published: String,
-    /// The value to be met: the independent model's mean where the specification states one.
-    pub wanted: f64,
-    /// How closely.
-    pub bound: Bound,
-    /// Mean over the seeds.
-    pub measured: f64,
-    /// Standard deviation over the seeds.
-    pub deviation: f64,
-}
-
-impl Comparison {
-    /// Measured / wanted - 1.
-    pub fn relative(&self) -> f64 {
-        self.measured / self.wanted - 1.0
-    }
-
-    /// Whether the bound is kept; `None` if there is no bound.
-    pub fn holds(&self) -> Option<bool> {
-        let difference = (self.measured - self.wanted).abs();
-        match self.bound {
-            Bound::Exact(digits) | Bound::Absolute(digits) => Some(difference <= digits),
-            Bound::Relative(share) => Some(difference <= share * self.wanted.abs()),
-            Bound::AtLeast => Some(self.measured >= self.wanted),
-            Bound::AtMost => Some(self.measured <= self.wanted),
-            Bound::None => None,
-        }
-    }
-}
-
-/// A figure of several curves.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figure {
-    /// Short name, also of its files.
-    pub name: String,
-    /// What it shows.
-    pub title: String,
-    /// Meaning and unit of x.
-    pub x: String,
-    /// Meaning and unit of y.
-    pub y: String,
-    /// Names and points.
-    pub curves: Vec<(String, Vec<(f64, f64)>)>,
+/// What a publication is about, for a reader who does not have it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Paper {
+    /// Name of the command's study.
+    pub name: &'static str,
+    /// The study in words.
+    pub title: &'static str,
+    /// Authors, title, year.
+    pub source: &'static str,
+    /// What it is about: a paragraph or several.
+    pub about: &'static [&'static str],
+    /// Words that the tables and figures use, with their meaning.
+    pub words: &'static [(&'static str, &'static str)],
+    /// Its parts.
+    pub sections: &'static [Section],
 }
 
 /// The result of a reproduction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reproduction {
-    /// Published against measured.
+    /// Claims against what was measured.
     pub comparisons: Vec<Comparison>,
-    /// Figures whose published form is an image.
+    /// Figures, with the published points where a text or table gives them.
     pub figures: Vec<Figure>,
     /// What was found, in words, with figures.
     pub findings: Vec<String>,
@@ -114,6 +60,18 @@ pub struct Reproduction {
     pub files: Vec<crate::FileRow>,
     /// The same of page references.
     pub paging: Vec<crate::PagingRow>,
+}
+
+impl Reproduction {
+    /// How many comparisons have each verdict, in the order of [`Verdict::ALL`].
+    pub fn counts(&self) -> [(Verdict, usize); 7] {
+        Verdict::ALL.map(|kind| (kind, self.comparisons.iter().filter(|one| one.verdict == kind).count()))
+    }
+
+    /// Whether no figure is outside its bound.
+    pub fn is_nothing_missed(&self) -> bool {
+        self.comparisons.iter().all(|one| one.verdict != Verdict::Missed)
+    }
 }
 
 /// Mean and sample standard deviation.
@@ -133,25 +91,45 @@ pub trait Watcher: Sync {
 /// Runs cells in parallel, each with several seeds; a vector of outcomes per cell.
 pub(crate) fn run_cells(
     cells: &[crate::Experiment],
-    seeds: u32,
+    seeds: Range<u64>,
     watcher: &dyn Watcher,
 ) -> Result<Vec<Vec<crate::Outcome>>, LabError> {
     use rayon::prelude::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
     let done = AtomicUsize::new(0);
-    let total = cells.len() * seeds as usize;
+    let of_each = (seeds.end - seeds.start) as usize;
+    let total = cells.len() * of_each;
     let prepared: Vec<_> = cells.par_iter().map(crate::prepare).collect::<Result<_, _>>()?;
     let outcomes: Vec<crate::Outcome> = (0..total)
         .into_par_iter()
         .with_max_len(1)
         .map(|index| {
-            let (cell, seed) = (index / seeds as usize, index % seeds as usize);
-            let experiment = crate::Experiment { seed: seed as u64 + 1, ..cells[cell].clone() };
+            let (cell, seed) = (index / of_each, seeds.start + (index % of_each) as u64);
+            let experiment = crate::Experiment { seed, ..cells[cell].clone() };
             let keep_on = |_| watcher.done(done.load(Ordering::Relaxed), total);
             let outcome = crate::run_prepared(&experiment, &prepared[cell], &mut |step| keep_on(step));
             done.fetch_add(1, Ordering::Relaxed);
             outcome
         })
         .collect::<Result<_, _>>()?;
-    Ok(outcomes.chunks(seeds as usize).map(<[_]>::to_vec).collect())
+    Ok(outcomes.chunks(of_each).map(<[_]>::to_vec).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_missed_row_is_enough_to_fail_and_a_reversed_one_is_a_finding() {
+        let mut result = Reproduction::default();
+        let held =
+            |wanted| Claim::new("Table 1", "greedy", "erases").held(Basis::Published, wanted, Bound::Relative(0.1));
+        result.comparisons.push(held(100.0).judge((105.0, 0.0)));
+        result.comparisons.push(held(50.0).below(100.0).judge((105.0, 0.0)));
+        assert!(result.is_nothing_missed());
+        result.comparisons.push(held(50.0).judge((105.0, 0.0)));
+        assert!(!result.is_nothing_missed());
+        let counts = result.counts().map(|(_, count)| count);
+        assert_eq!(counts, [1, 0, 0, 0, 1, 0, 1], "met, reversed, missed: {:?}", result.comparisons);
+    }
 }

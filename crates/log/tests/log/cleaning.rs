@@ -180,6 +180,26 @@ fn what_the_client_gives_up_is_not_copied_and_not_mapped() {
 }
 
 #[test]
+fn a_client_that_gives_pages_up_may_name_the_segment_to_clean() {
+    for config in both_ways() {
+        let policies = policies_for(&config, 200, "greedy", "m1");
+        let mut disk: Disk<_, true> = Disk::new(Plain::new(ram()), config, policies, 200);
+        disk.fill();
+        // The selection would take the segment of page 0, and this one has no invalid page at all.
+        disk.write(0);
+        let wanted = geometry().segment_of(disk.client.places[32].unwrap());
+        disk.client.wanted = Some(wanted);
+        disk.client.held_elsewhere = (32..48).collect();
+        assert_eq!(disk.log.clean_step(&mut disk.client, u32::MAX), Ok(Progress::Erased(wanted)));
+        assert_eq!(disk.log.counters().copies, 0);
+        disk.versions[32..48].fill(None);
+        let selected = disk.log.clean_step(&mut disk.client, u32::MAX);
+        assert_eq!((selected, disk.log.counters().copies), (Ok(Progress::Erased(SegmentId(0))), 15));
+        disk.check();
+    }
+}
+
+#[test]
 fn a_client_that_does_not_say_so_is_not_asked_what_it_gives_up() {
     let mut disk = Disk::plain(at_once(), 200);
     disk.fill();

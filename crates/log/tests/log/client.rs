@@ -1,10 +1,10 @@
 //! A disk of the tests: a log, the simplest client, and what every page should hold.
 
-use margay_flash::{Flash, FlashError, Geometry, Lpn, Ppn};
+use margay_flash::{Flash, FlashError, Geometry, Lpn, Ppn, SegmentId};
 use margay_format::{Formatted, Plain, SUPERBLOCK_BYTES, Store};
 use margay_log::{Client, Config, Content, Hint, Log, LogError, Policies};
 use margay_media::{RamFlash, Strict};
-use margay_policy::{PlacementSpec, SelectionSpec, Sizing};
+use margay_policy::{PlacementSpec, Segments, SelectionSpec, Sizing, State};
 use std::collections::{HashSet, VecDeque};
 
 pub const PAGE_BYTES: u32 = 512;
@@ -20,6 +20,8 @@ pub struct Places<const GIVES_UP: bool = false> {
     pub owed: VecDeque<Lpn>,
     /// Owners of which it has a copy elsewhere.
     pub held_elsewhere: HashSet<u32>,
+    /// The segment it wants cleaned, while that is sealed.
+    pub wanted: Option<SegmentId>,
 }
 
 impl<const GIVES_UP: bool> Client<Lpn> for Places<GIVES_UP> {
@@ -46,6 +48,10 @@ impl<const GIVES_UP: bool> Client<Lpn> for Places<GIVES_UP> {
             self.places[owner.index()] = None;
         }
         gives_up
+    }
+
+    fn victim(&self, segments: &Segments) -> Option<SegmentId> {
+        self.wanted.filter(|segment| segments.state[segment.index()] == State::Sealed)
     }
 }
 

@@ -62,6 +62,11 @@ impl Held {
         run.bytes.get((at - run.at) as usize..)?.get(..stride)
     }
 
+    /// Whether anything between two places of the file is kept here.
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.runs.iter().any(|run| run.at < end && start < run.end())
+    }
+
     /// The end in the file of what is kept.
     pub fn end(&self) -> u64 {
         self.runs.iter().map(Run::end).max().unwrap_or(0)

@@ -18,10 +18,27 @@ pub(super) const ROW: Row<PlacementBuild> = Row {
             1..=1_000_000_000,
             "creations and modifying sessions until an unmodified file falls a queue",
         ),
+        Parameter::choice(
+            "property",
+            &["both", "static", "dynamic"],
+            "`static`: only headers apart, all files in one class; `dynamic`: only files by their modifications, a header with its file",
+        ),
     ],
     source: "Baek et al. 2007, sec. 4",
-    build: |args, _| WithPages::boxed(Moda::new(args.number("m") as u8, args.number("lifetime"))),
+    build: |args, _| {
+        let all = [Property::Both, Property::Static, Property::Dynamic];
+        let property = args.choice("property", &all);
+        WithPages::boxed(Moda::new(args.number("m") as u8, args.number("lifetime"), property))
+    },
 };
+
+/// Which of its two properties MODA uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Property {
+    Both,
+    Static,
+    Dynamic,
+}
 
 const STREAMS: u8 = 4;
 const SYSTEM: u8 = 0;
@@ -53,6 +70,7 @@ enum State {
 /// paper: hot files stay hot; a cold file that is modified starts again in the lowest queue.
 #[derive(Clone, Debug)]
 struct Moda {
+    property: Property,
     queues: u8,
     lifetime: u64,
     now: u64,
@@ -60,8 +78,8 @@ struct Moda {
 }
 
 impl Moda {
-    fn new(queues: u8, lifetime: u32) -> Self {
-        Self { queues, lifetime: lifetime.into(), now: 0, files: Vec::new() }
+    fn new(queues: u8, lifetime: u32, property: Property) -> Self {
+        Self { property, queues, lifetime: lifetime.into(), now: 0, files: Vec::new() }
     }
 
     fn start(&self) -> State {
@@ -137,7 +155,8 @@ impl Moda {
 
     fn stream(&self, mark: PageMark) -> u8 {
         match self.class(mark.object()) {
-            _ if mark.is_header() => SYSTEM,
+            _ if mark.is_header() && self.property != Property::Dynamic => SYSTEM,
+            _ if self.property == Property::Static => 1,
             FileClass::Hot => 1,
             FileClass::Unclassified => 2,
             FileClass::Cold => 3,
@@ -200,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_file_climbs_the_queues_by_modifying_sessions_and_stays_hot() {
-        let mut moda = Moda::new(2, 7);
+        let mut moda = Moda::new(2, 7, Property::Both);
         moda.created(1);
         assert_eq!(moda.class(1), FileClass::Unclassified);
         moda.modified(1);
@@ -213,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_file_without_sessions_falls_a_queue_per_lifetime_and_then_is_cold() {
-        let mut moda = Moda::new(2, 7);
+        let mut moda = Moda::new(2, 7, Property::Both);
         moda.created(1);
         moda.modified(1);
         // The second queue until tick 9, the first until tick 16.
@@ -227,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_class_that_decides_is_the_one_before_the_session_is_counted_and_headers_are_apart() {
-        let mut moda = Moda::new(1, 7);
+        let mut moda = Moda::new(1, 7, Property::Both);
         moda.created(1);
         let (data, header) = (PageMark(1), PageMark(1 | PageMark::HEADER));
         assert_eq!((moda.stream(data), moda.stream(header)), (2, SYSTEM));
@@ -236,14 +255,27 @@ mod tests {
     }
 
     #[test]
+    fn one_property_alone_leaves_the_other_distinction_out() {
+        let streams = |property| {
+            let mut moda = Moda::new(1, 7, property);
+            (1..=2).for_each(|file| moda.created(file));
+            moda.modified(1);
+            [1, 2].map(|file| (moda.stream(PageMark(file)), moda.stream(PageMark(file | PageMark::HEADER))))
+        };
+        assert_eq!(streams(Property::Both), [(1, SYSTEM), (2, SYSTEM)]);
+        assert_eq!(streams(Property::Static), [(1, SYSTEM), (1, SYSTEM)], "all files are one class");
+        assert_eq!(streams(Property::Dynamic), [(1, 1), (2, 2)], "a header goes with its file");
+    }
+
+    #[test]
     fn what_is_remembered_is_recalled() {
-        let mut moda = Moda::new(3, 7);
+        let mut moda = Moda::new(3, 7, Property::Both);
         (1..=3).for_each(|file| moda.created(file));
         moda.modified(2);
         (0..3).for_each(|_| moda.modified(3));
         let kept: Vec<u8> = (0..=3).map(|file| moda.remember(file)).collect();
         assert_eq!(kept, [1, 3, 4, 2]);
-        let mut again = Moda::new(3, 7);
+        let mut again = Moda::new(3, 7, Property::Both);
         (0..).zip(&kept).for_each(|(file, heat)| again.recall(file, *heat));
         assert_eq!((0..=3).map(|file| again.remember(file)).collect::<Vec<_>>(), kept);
     }

@@ -12,7 +12,8 @@ pub(super) const ROW: Row<PlacementBuild> = Row {
         Parameter::choice(
             "mean",
             MeanOf::NAMES,
-            "how the mean is kept: in O(1), or as in the paper in O(pages) per cleaning",
+            "how the mean is kept: in O(1), which takes 3 % more erases at 90/10 on the paper's device, or as in the paper in \
+             O(pages) per cleaning",
         )
         .always_printed(),
         HEAT,

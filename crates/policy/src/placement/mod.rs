@@ -8,6 +8,7 @@ mod fine_grained;
 mod page_based;
 mod placer;
 mod segment_based;
+mod sepbit;
 mod sepgc;
 mod sequential;
 
@@ -36,6 +37,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     fine_grained::ROW,
     dac::ROW,
     sepgc::ROW,
+    sepbit::ROW,
 ];
 
 /// Stream of data that is, or may become, hot. Host writes go here.
@@ -147,6 +149,8 @@ pub mod heat {
     pub const UPDATES: u8 = 1;
     /// Updates, each decayed until the time of the last one, as the bits of an `f32`.
     pub const DECAYED: u8 = 2;
+    /// Host page writes when the host wrote the page, modulo 2^32, as a `u32`.
+    pub const WRITTEN: u8 = 3;
 }
 
 /// Read access to the information that a placement keeps for every physical page.

@@ -77,6 +77,11 @@ impl LineReader for Blkparse {
         }
         self.flat(line)
     }
+
+    /// As the kernel writes it, `8:0`: in lists a comma stands between devices.
+    fn device_name(&self, number: u32) -> Option<String> {
+        Some(self.devices.name(number)?.replacen(',', ":", 1))
+    }
 }
 
 impl Blkparse {
@@ -95,17 +100,18 @@ impl Blkparse {
         }
         let Some(kind) = kind_of(rwbs) else { return Ok(Entry::Ignored("neither read, write, discard nor flush")) };
         let time_ns = at_time.time(1_000_000_000)?;
-        let device = self.devices.number(device)?;
         if !columns.next_is_digit() {
-            let flush = Entry::request(time_ns, IoKind::Flush, device, 0, 0);
-            return Ok(if kind == IoKind::Flush { flush } else { Entry::Ignored("no sector") });
+            if kind != IoKind::Flush {
+                return Ok(Entry::Ignored("no sector"));
+            }
+            return Ok(Entry::request(time_ns, kind, self.devices.number(device)?, 0, 0));
         }
         let offset_bytes = columns.sectors("sector")?;
         let len_bytes = match columns.maybe() {
             Some(b"+") => columns.sectors("number of sectors")?,
             _ => 0,
         };
-        Ok(Entry::request(time_ns, kind, device, offset_bytes, len_bytes))
+        Ok(Entry::request(time_ns, kind, self.devices.number(device)?, offset_bytes, len_bytes))
     }
 
     fn flat(&mut self, line: &[u8]) -> Result<Entry, String> {

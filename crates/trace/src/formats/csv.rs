@@ -67,6 +67,8 @@ pub(super) struct Csv {
     layout: CsvLayout,
     columns: Option<Columns>,
     devices: DeviceNames,
+    /// The number of the first device with a name: 0 if the first device has one, and else [`BEHIND_NUMBERS`].
+    named_from: Option<u32>,
     /// Where an object starts, by the hash of its name, so that long names take no more memory.
     objects: FastMap<u128, u64>,
     next_object_bytes: u64,
@@ -84,6 +86,8 @@ struct Columns {
 }
 
 const OBJECT_ALIGN_BYTES: u64 = 4096;
+/// Devices with names have numbers from this on if others have numbers for names.
+const BEHIND_NUMBERS: u32 = 1 << 31;
 
 impl Csv {
     pub fn new(layout: CsvLayout) -> Result<Self, TraceError> {
@@ -95,6 +99,7 @@ impl Csv {
             layout,
             columns,
             devices: DeviceNames::default(),
+            named_from: None,
             objects: FastMap::default(),
             next_object_bytes: 0,
             ends: Vec::new(),
@@ -164,6 +169,10 @@ impl LineReader for Csv {
         self.ends = ends;
         entry
     }
+
+    fn device_name(&self, number: u32) -> Option<String> {
+        self.devices.name(number.checked_sub(self.named_from?)?)
+    }
 }
 
 impl Csv {
@@ -191,21 +200,26 @@ impl Csv {
             Some(number) => bytes(field(number, "size")?, self.layout.size_bytes, "size")?,
             None => OBJECT_ALIGN_BYTES,
         };
-        let device = match columns.device {
-            Some(number) => {
-                let name = field(number, "device")?;
-                match integer(name).and_then(|number| u32::try_from(number).ok()) {
-                    Some(number) => number,
-                    None => self.devices.number(name)?,
-                }
-            }
-            None => 0,
-        };
         let offset = field(columns.offset, "offset")?;
         let offset_bytes = if self.layout.objects {
             self.object(offset, len_bytes)?
         } else {
             bytes(offset, self.layout.offset_bytes, "offset")?
+        };
+        // Last, so that a bad line names no device.
+        let device = match columns.device {
+            Some(number) => {
+                let name = field(number, "device")?;
+                let number = integer(name).and_then(|number| u32::try_from(number).ok());
+                match number.filter(|number| *number < BEHIND_NUMBERS && self.named_from != Some(0)) {
+                    Some(number) => {
+                        self.named_from = Some(BEHIND_NUMBERS);
+                        number
+                    }
+                    None => *self.named_from.get_or_insert(0) + self.devices.number(name)?,
+                }
+            }
+            None => 0,
         };
         Ok(Entry::request(time_ns, kind, device, offset_bytes, len_bytes))
     }
@@ -218,14 +232,17 @@ impl LineWriter for CsvWriter {
         OWN_HEADER
     }
 
-    fn write(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<()> {
-        let Request { time_us, kind, device, offset_bytes, len_bytes } = *request;
+    fn write(&mut self, request: &Request, device: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+        let Request { time_us, kind, device: number, offset_bytes, len_bytes } = *request;
         let word = match kind {
             IoKind::Read => "read",
             IoKind::Write => "write",
             IoKind::Trim => "trim",
             IoKind::Flush => "flush",
         };
-        writeln!(out, "{time_us},{word},{device},{offset_bytes},{len_bytes}")
+        match device {
+            Some(name) => writeln!(out, "{time_us},{word},{name},{offset_bytes},{len_bytes}"),
+            None => writeln!(out, "{time_us},{word},{number},{offset_bytes},{len_bytes}"),
+        }
     }
 }

@@ -67,6 +67,10 @@ impl LineReader for FioReader {
         let device = self.devices.number(file)?;
         Ok(Entry::request(u128::from(self.clock_us) * 1000, kind, device, offset_bytes, len_bytes))
     }
+
+    fn device_name(&self, number: u32) -> Option<String> {
+        self.devices.name(number)
+    }
 }
 
 #[derive(Default)]
@@ -80,7 +84,7 @@ impl LineWriter for FioWriter {
         "fio version 3 iolog\n"
     }
 
-    fn write(&mut self, request: &Request, out: &mut dyn Write) -> io::Result<()> {
+    fn write(&mut self, request: &Request, _: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
         let Request { kind, device, offset_bytes, len_bytes, .. } = *request;
         let (ms, file) = (request.time_us / 1000, format!("/dev/margay{device}"));
         if self.opened.insert(device) {

@@ -17,6 +17,8 @@ mod oracle_general;
 mod spc;
 mod systor17;
 mod tencent;
+mod u32;
+mod vscsi;
 
 use crate::Format;
 
@@ -37,6 +39,8 @@ impl Format {
         Self(&libcachesim_csv::ROW),
         Self(&oracle_general::ROW),
         Self(&arc::ROW),
+        Self(&u32::ROW),
+        Self(&vscsi::ROW),
         Self(&cloudphysics::ROW),
         Self(&csv::ROW),
         Self(&mgt::ROW),

@@ -1,7 +1,7 @@
 use crate::IoKind;
 use crate::format::{Detection, Entry, Example, FormatRow, Reader, RecordReader, Stream};
 use crate::hash::FastMap;
-use crate::records::read_up_to;
+use crate::records::{ends_inside, le_u32, le_u64, read_up_to};
 use crate::text::insert_object;
 use std::io;
 
@@ -41,11 +41,9 @@ impl RecordReader for OracleGeneral {
         match read_up_to(&mut self.stream, &mut record)? {
             0 => return Ok(None),
             RECORD_BYTES => {}
-            n => return Ok(Some(Err(format!("the file ends inside a record, after {n} of {RECORD_BYTES} bytes")))),
+            n => return Ok(Some(Err(ends_inside(n, RECORD_BYTES)))),
         }
-        let u32_at = |at: usize| u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
-        let object = u64::from(u32_at(4)) | u64::from(u32_at(8)) << 32;
-        let len_bytes = u64::from(u32_at(12));
+        let (object, len_bytes) = (le_u64(&record, 4), u64::from(le_u32(&record, 12)));
         let offset_bytes = match self.objects.get(&object) {
             Some(offset) => *offset,
             None => {
@@ -58,7 +56,7 @@ impl RecordReader for OracleGeneral {
                 offset
             }
         };
-        let time_ns = u128::from(u32_at(0)) * 1_000_000_000;
+        let time_ns = u128::from(le_u32(&record, 0)) * 1_000_000_000;
         Ok(Some(Ok(Entry::request(time_ns, IoKind::Write, 0, offset_bytes, len_bytes))))
     }
 }

@@ -33,7 +33,8 @@ pub struct References {
     references: Vec<u32>,
     /// Pages that the numbering spans.
     pages: u32,
-    distinct: u32,
+    /// By page, one bit: it is referenced.
+    referenced: Vec<u64>,
     header: VmHeader,
     file_hash: u64,
 }
@@ -50,9 +51,37 @@ pub(super) fn too_many_pages() -> String {
     format!("more than {MAX_PAGES} pages are touched, which no captured program does")
 }
 
+/// Whether a reference says nothing after `last`: it is to the same page, and not the first of them to write.
+const fn says_nothing(next: u32, last: u32) -> bool {
+    next == last || next | 1 == last
+}
+
+/// Leaves out pages that are never written, and numbers the chunks of the others anew in the order of their first reference.
+/// Returns the number of chunks that are left.
+fn leave_out_unwritten(references: &mut Vec<u32>, chunks: u32, chunk_pages: u32) -> u32 {
+    let mut written = vec![0u64; (chunks as usize * chunk_pages as usize).div_ceil(64)];
+    for value in references.iter().filter(|value| **value & 1 != 0) {
+        written[(value >> 7) as usize] |= 1 << (value >> 1 & 63);
+    }
+    references.retain(|value| written[(value >> 7) as usize] >> (value >> 1 & 63) & 1 != 0);
+    references.dedup_by(|next, last| says_nothing(*next, *last));
+    let mut numbers = vec![u32::MAX; chunks as usize];
+    let mut left = 0;
+    for value in references.iter_mut() {
+        let (page, write) = (*value >> 1, *value & 1);
+        let number = &mut numbers[(page / chunk_pages) as usize];
+        if *number == u32::MAX {
+            *number = left;
+            left += 1;
+        }
+        *value = (*number * chunk_pages + page % chunk_pages) << 1 | write;
+    }
+    left
+}
+
 impl References {
-    /// Reads a whole trace. It is an error if the trace is empty, damaged, has larger pages than `options` ask for, or
-    /// touches more than [`MAX_PAGES`].
+    /// Reads a whole trace. It is an error if the trace is empty, damaged, has larger pages than `options` ask for,
+    /// touches more than [`MAX_PAGES`], or has no written page and `options` ask for no other.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, TraceError> {
         let mut reader =
             VmReader::open(path, VmHeader { page_shift: options.page_shift.min(11), ..VmHeader::DEFAULT })?;
@@ -94,7 +123,7 @@ impl References {
             }
             let value = (lpn as u32) << 1 | u32::from(reference.write);
             // With pages larger than those of the trace, consecutive records can fall on the same page.
-            if value != last && value | 1 != last {
+            if !says_nothing(value, last) {
                 if references.len() == MAX_REFERENCES {
                     return Err(bad(line, format!("more than {MAX_REFERENCES} references do not fit into memory")));
                 }
@@ -108,22 +137,23 @@ impl References {
         if references.is_empty() {
             return Err(TraceError::Empty { path: name, lines: 0 });
         }
-        let pages = (numbers.len() as u64 * chunk) as u32;
-        let file_hash = reader.file_hash()?.unwrap_or_default();
-        Ok(Self { file_hash, ..Self::numbered(references, pages, options.only_written, header) })
-    }
-
-    fn numbered(mut references: Vec<u32>, pages: u32, only_written: bool, header: VmHeader) -> Self {
-        let mut seen = vec![0u8; pages as usize];
+        let mut chunks = numbers.len() as u32;
+        if options.only_written {
+            chunks = leave_out_unwritten(&mut references, chunks, chunk as u32);
+            if references.is_empty() {
+                return Err(bad(
+                    0,
+                    "no page is ever written, so with only those that are written nothing is left".into(),
+                ));
+            }
+        }
+        let pages = chunks * chunk as u32;
+        let mut referenced = vec![0; pages.div_ceil(64) as usize];
         for value in &references {
-            seen[(value >> 1) as usize] |= 1 << (value & 1);
+            referenced[(value >> 7) as usize] |= 1 << (value >> 1 & 63);
         }
-        if only_written {
-            references.retain(|value| seen[(value >> 1) as usize] & 2 != 0);
-        }
-        let counts = |seen: u8| if only_written { seen & 2 != 0 } else { seen != 0 };
-        let distinct = seen.iter().filter(|seen| counts(**seen)).count() as u32;
-        Self { references, pages, distinct, header, file_hash: 0 }
+        let file_hash = reader.file_hash()?.unwrap_or_default();
+        Ok(Self { references, pages, referenced, header, file_hash })
     }
 
     /// The references in slices of up to `size`. Each is the page's number shifted left by one, and in bit 0 whether
@@ -137,7 +167,7 @@ impl References {
         self.references.len()
     }
 
-    /// Whether there are no references; a loaded trace has at least one unless pages were left out.
+    /// Whether there are no references; a loaded trace has at least one.
     pub fn is_empty(&self) -> bool {
         self.references.is_empty()
     }
@@ -147,9 +177,25 @@ impl References {
         self.pages
     }
 
+    /// Whether a page of the numbering is referenced at all; a chunk may have pages that are not.
+    pub fn is_referenced(&self, page: u32) -> bool {
+        self.referenced.get(page as usize / 64).is_some_and(|word| word >> (page % 64) & 1 != 0)
+    }
+
+    /// By page of the numbering, how many pages below it are referenced: numbers without gaps, in the same order.
+    pub fn ranks(&self) -> Vec<u32> {
+        let mut rank = 0;
+        let next = |page| {
+            let below = rank;
+            rank += u32::from(self.is_referenced(page));
+            below
+        };
+        (0..self.pages).map(next).collect()
+    }
+
     /// The number of different pages that are referenced.
-    pub const fn distinct_pages(&self) -> u32 {
-        self.distinct
+    pub fn distinct_pages(&self) -> u32 {
+        self.referenced.iter().map(|word| word.count_ones()).sum()
     }
 
     /// The hash of the trace's file, as [`VmReader::file_hash`] gives it.

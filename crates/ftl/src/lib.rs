@@ -81,11 +81,7 @@ impl<D: Store> Ftl<D> {
     #[inline(always)]
     pub fn write(&mut self, lpn: Lpn, data: &[u8], hint: Hint, now_us: u64) -> Result<(), FtlError> {
         self.check(lpn)?;
-        let written = match self.tally {
-            None => self.log.write(&mut self.map, lpn, Content::Page, data, hint, now_us),
-            Some(_) => self.write_tallied(lpn, data, hint, now_us),
-        };
-        match written {
+        match self.log.write(&mut self.map, lpn, Content::Page, data, hint, now_us) {
             Ok(_) => Ok(()),
             Err(error) => {
                 if self.map.locate(lpn).is_none() {
@@ -131,16 +127,30 @@ impl<D: Store> Ftl<D> {
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn write_tallied(&mut self, lpn: Lpn, data: &[u8], hint: Hint, now_us: u64) -> Result<Ppn, LogError> {
-        let Self { log, map, tally: Some(tally) } = self else {
-            return self.log.write(&mut self.map, lpn, Content::Page, data, hint, now_us);
-        };
-        let mut client = Tallied { map, tally };
-        let at = log.write(&mut client, lpn, Content::Page, data, hint, now_us)?;
-        client.written(lpn);
-        Ok(at)
+    /// As [`Ftl::write_run`], and counts the copies that it causes ([`Ftl::count_copies_by`]). The result is the same; it is slower.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Ftl::write_run`].
+    pub fn write_run_counted(&mut self, writes: &mut impl Iterator<Item = (Lpn, u64)>) -> Result<bool, FtlError> {
+        let openings = self.log.openings();
+        for (lpn, now_us) in writes {
+            self.check(lpn)?;
+            let Self { log, map, tally: Some(tally) } = self else {
+                self.write(lpn, &[], Hint::None, now_us)?;
+                continue;
+            };
+            let mut client = Tallied { map, tally };
+            let written = log.write(&mut client, lpn, Content::Page, &[], Hint::None, now_us);
+            if written.is_ok() {
+                client.written(lpn);
+            }
+            written.map_err(|error| self.worn_out(error))?;
+            if self.log.openings() != openings {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// An error of a device that lost segments says so.
@@ -244,10 +254,15 @@ impl<D: Store> Ftl<D> {
         self.log.into_device()
     }
 
-    /// Counts the copies that host writes cause by groups of logical pages from now on: `groups` has the group of each page, 0
-    /// behind its end. For measurements on devices whose content nobody needs after an error.
+    /// Counts the copies that [`Ftl::write_run_counted`] causes by groups of logical pages: `groups` has the group of each page, 0
+    /// behind its end.
     pub fn count_copies_by(&mut self, groups: Vec<u16>) {
         self.tally = Some(Box::new(Tally::new(groups)));
+    }
+
+    /// Whether copies are counted.
+    pub fn counts_copies(&self) -> bool {
+        self.tally.is_some()
     }
 
     /// Copies by group since [`Ftl::count_copies_by`]; none if it was not called.

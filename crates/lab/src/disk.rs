@@ -52,7 +52,8 @@ fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], work: &mut WorkMeter) -> R
                 }
             }
             OpKind::Write => {
-                while disk.write_run(&mut ops)? {
+                let is_counted = disk.counts_copies();
+                while if is_counted { disk.write_run_counted(&mut ops)? } else { disk.write_run(&mut ops)? } {
                     let after = done(disk);
                     work.record(after.0 - before.0, after.1 - before.1, after.2 - before.2);
                     before = after;

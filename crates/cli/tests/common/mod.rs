@@ -37,8 +37,9 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Runs the command with so wide a terminal that no text is broken where a test looks for it.
 fn margay(args: &[&str]) -> Output {
-    Command::new(MARGAY).args(args).current_dir(root()).output().unwrap()
+    Command::new(MARGAY).args(args).env("COLUMNS", "240").current_dir(root()).output().unwrap()
 }
 
 /// Runs the command, which has to succeed, and returns its standard output.

@@ -55,7 +55,8 @@ fn setups() -> impl Strategy<Value = Setup> {
     let leveling = prop_oneof![
         Just(LevelingSpec::default()),
         (1u32..4).prop_map(|spread| LevelingSpec::known(&format!("threshold:spread={spread}"))),
-        (1u32..5, 1u32..50).prop_map(|(from, rest)| LevelingSpec::known(&format!("swap:from={from},rest={rest},gap=1"))),
+        (1u32..5, 1u32..50)
+            .prop_map(|(from, rest)| LevelingSpec::known(&format!("swap:from={from},rest={rest},gap=1"))),
     ];
     (shape, marks, leveling).prop_map(|((segments, pages_per_segment, header, summary, reserved), marks, leveling)| {
         let (low_water, more, read_only_stream, percent, max_pages_per_write) = marks;

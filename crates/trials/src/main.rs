@@ -36,7 +36,11 @@ type Campaign = Box<dyn Fn() -> Tally>;
 
 /// Quick: a part of every campaign, in about a minute. Full: every operation, several seeds.
 fn campaigns(full: bool) -> Vec<(String, Campaign)> {
-    let policies = [("greedy", "m1", "none"), ("cat", "m6", "threshold:spread=3"), ("cost-benefit", "dac", "swap:from=2,rest=1,gap=1")];
+    let policies = [
+        ("greedy", "m1", "none"),
+        ("cat", "m6", "threshold:spread=3"),
+        ("cost-benefit", "dac", "swap:from=2,rest=1,gap=1"),
+    ];
     let mut campaigns: Vec<(String, Campaign)> = Vec::new();
     for chip in Chip::ALL {
         for (selection, placement, leveling) in policies {

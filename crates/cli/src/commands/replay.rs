@@ -9,10 +9,11 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
+    let of_served = &args.served;
     let (args, given) = Given::complete(args, &args.file)?;
     output::check(&args.output)?;
-    if args.served.as_served {
-        return served(&args);
+    if of_served.as_served {
+        return served(&args, of_served.from.as_deref());
     }
     let (experiment, prepared) = args.settings.prepare(&Sources::default())?;
     given.save("replay")?;
@@ -40,13 +41,13 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
 }
 
 /// Does a recorded day of a served disk again.
-fn served(args: &ReplayArgs) -> Result<(), Failure> {
+fn served(args: &ReplayArgs, from: Option<&Path>) -> Result<(), Failure> {
     let Some(recording) = args.settings.source.as_deref().map(Path::new) else {
         return Err(Failure::Usage("--as-served: name a recording, which `margay serve --record FILE` makes".into()));
     };
     let interrupted = progress::interrupt_flag();
     let mut go_on = |_| !interrupted.load(Ordering::Relaxed);
-    let served = replay_served(recording, args.served.from.as_deref(), &mut go_on)?;
+    let served = replay_served(recording, from, &mut go_on)?;
     let bytes = match args.output.format.unwrap_or_default() {
         OutputFormat::Table => table(&served).into_bytes(),
         OutputFormat::Json => records::json(&served.rows)?,

@@ -34,7 +34,7 @@ fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], work: &mut WorkMeter) -> R
         let counters = disk.log().counters();
         (counters.copies, counters.metadata_pages, counters.erases)
     };
-    let is_paced = disk.log().config().is_paced();
+    let (is_paced, is_counted) = (disk.log().config().is_paced(), disk.counts_copies());
     for same in ops.chunk_by(|a, b| a.kind == b.kind) {
         let mut ops = same.iter().map(|op| (Lpn(op.lpn), op.time_us));
         // What trims caused is no work of the write that follows.
@@ -43,7 +43,11 @@ fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], work: &mut WorkMeter) -> R
             // Any write may have caused cleaning.
             OpKind::Write if is_paced => {
                 for (lpn, now_us) in ops {
-                    disk.write(lpn, &[], Hint::None, now_us)?;
+                    if is_counted {
+                        disk.write_run_counted(&mut std::iter::once((lpn, now_us)))?;
+                    } else {
+                        disk.write(lpn, &[], Hint::None, now_us)?;
+                    }
                     let after = done(disk);
                     if after != before {
                         work.record(after.0 - before.0, after.1 - before.1, after.2 - before.2);
@@ -52,7 +56,6 @@ fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], work: &mut WorkMeter) -> R
                 }
             }
             OpKind::Write => {
-                let is_counted = disk.counts_copies();
                 while if is_counted { disk.write_run_counted(&mut ops)? } else { disk.write_run(&mut ops)? } {
                     let after = done(disk);
                     work.record(after.0 - before.0, after.1 - before.1, after.2 - before.2);

@@ -35,7 +35,7 @@ impl Setup {
         let superblock = Superblock {
             geometry,
             client: ClientKind::FileSystem,
-            exported_pages: config.limit_pages(&geometry, 5).unwrap(),
+            exported_pages: config.limit_pages(&geometry, u32::from(allocator.streams()).max(5)).unwrap(),
             uuid: [3; 16],
             created_s: 0,
             compatible: 0,

@@ -4,9 +4,9 @@
 #[cfg(any(not(feature = "std"), test))]
 static TABLE: crc::Crc<u32, crc::Table<1>> = crc::Crc::<u32, crc::Table<1>>::new(&crc::CRC_32_ISCSI);
 
-/// CRC-32C of `bytes`.
+/// CRC-32C of `bytes`. Not inlined: the crate would put all its variants into every caller, 0.9 MB in all.
 #[cfg(feature = "std")]
-#[inline]
+#[inline(never)]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
@@ -19,7 +19,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 
 /// CRC-32C of `first` with `second` behind it.
 #[cfg(feature = "std")]
-#[inline]
+#[inline(never)]
 pub(crate) fn crc32c_of_two(first: &[u8], second: &[u8]) -> u32 {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     digest.update(first);

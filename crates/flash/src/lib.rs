@@ -104,6 +104,11 @@ pub trait Flash {
         false
     }
 
+    /// Whether the device knows that a segment is erased without reading it. False says nothing.
+    fn is_known_erased(&mut self, _segment: SegmentId) -> bool {
+        false
+    }
+
     /// Whether what was done since the last [`Flash::sync`] may be on flash in part and in any order after a power cut,
     /// as with a file that a host caches. False for a chip, of which a power cut interrupts the last operation only.
     fn is_cached(&self) -> bool {
@@ -154,9 +159,12 @@ macro_rules! pass_on {
             self.$device.end_sync(wait)
         }
     };
-    (@ $device:ident read_run) => {
+    (@ $device:ident shortcuts) => {
         fn read_run(&mut self, first: $crate::Ppn, data: &mut [u8], spare: &mut [u8]) -> bool {
             self.$device.read_run(first, data, spare)
+        }
+        fn is_known_erased(&mut self, segment: $crate::SegmentId) -> bool {
+            self.$device.is_known_erased(segment)
         }
     };
     (@ $device:ident is_cached) => {
@@ -220,6 +228,9 @@ macro_rules! forward {
             }
             fn read_run(&mut self, first: Ppn, data: &mut [u8], spare: &mut [u8]) -> bool {
                 (**self).read_run(first, data, spare)
+            }
+            fn is_known_erased(&mut self, segment: SegmentId) -> bool {
+                (**self).is_known_erased(segment)
             }
             fn is_cached(&self) -> bool {
                 (**self).is_cached()

@@ -134,6 +134,10 @@ impl<F: Flash> Flash for Paired<F> {
         !self.is_paired && self.device.read_run(first, data, spare)
     }
 
+    fn is_known_erased(&mut self, segment: SegmentId) -> bool {
+        self.device.is_known_erased(segment)
+    }
+
     fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
         self.device.read_part(ppn, offset_bytes, bytes)
     }

@@ -109,6 +109,9 @@ impl<F: Flash> Formatted<F> {
             self.scan_table(segment, mark, &mut found)?;
             return Ok(found);
         }
+        if self.device.is_known_erased(segment) {
+            return Ok(found);
+        }
         let last = self.see(self.geometry.first_page(segment).0 + self.geometry.pages_per_segment() - 1, &mut found)?;
         match mark {
             Some(mark) if !matches!(&last, Seen::Tag(tag) if tag.page.seq <= mark) => {

@@ -38,23 +38,14 @@ impl<D: Store> Fs<D> {
             let (chunk, within) = ((at / page_bytes as u64) as u32, (at % page_bytes as u64) as usize);
             let count = (page_bytes - within).min(len - done);
             let node = self.index.node(object).expect("it was found above");
-            if count == page_bytes
-                && let Some(ppn) = node.place_on_flash(chunk)
-                && let read @ 1.. = self.log.read_run(
-                    ppn,
-                    (chunk + 1..).map(|chunk| node.place_on_flash(chunk)),
-                    &mut buffer[done..len],
-                )
-            {
-                done += read * page_bytes;
-                continue;
-            }
             let target = &mut buffer[done..done + count];
             match (&node.tail, node.chunks.get(chunk)) {
                 (Some(tail), _) if tail.chunk == chunk => target.copy_from_slice(&tail.data[within..within + count]),
                 (_, None) => target.fill(0),
                 (_, Some(ppn)) if count == page_bytes => {
-                    self.log.read(ppn, target)?;
+                    let next = (chunk + 1..).map(|chunk| node.place_on_flash(chunk));
+                    done += self.log.read_run(ppn, next, &mut buffer[done..len])? * page_bytes;
+                    continue;
                 }
                 (_, Some(ppn)) => {
                     self.log.read(ppn, &mut self.scratch)?;

@@ -133,13 +133,13 @@ impl<D: Store> Ftl<D> {
     ///
     /// Those of [`Ftl::write_run`].
     pub fn write_run_counted(&mut self, writes: &mut impl Iterator<Item = (Lpn, u64)>) -> Result<bool, FtlError> {
+        if self.tally.is_none() {
+            return self.write_run(writes);
+        }
         let openings = self.log.openings();
         for (lpn, now_us) in writes {
             self.check(lpn)?;
-            let Self { log, map, tally: Some(tally) } = self else {
-                self.write(lpn, &[], Hint::None, now_us)?;
-                continue;
-            };
+            let Self { log, map, tally: Some(tally) } = self else { unreachable!("it was there") };
             let mut client = Tallied { map, tally };
             let written = log.write(&mut client, lpn, Content::Page, &[], Hint::None, now_us);
             if written.is_ok() {
@@ -179,14 +179,14 @@ impl<D: Store> Ftl<D> {
         Ok(Some(self.log.read(ppn, data)?))
     }
 
-    /// Reads pages from `first` on that lie one behind the other, if the device has a faster way than one by one and all
-    /// of them are clean. Returns how many pages were read, as many as have room in `data` at the most. After 0 there is
-    /// anything in `data`, and [`Ftl::read`] reads the page or says why not.
-    pub fn read_run(&mut self, first: Lpn, data: &mut [u8]) -> usize {
-        let Ok(Some(ppn)) = self.mapped(first) else { return 0 };
+    /// Reads the page `first` and as many of the next ones as lie behind it on flash and have room in `data`, which has room
+    /// for one. Returns how many pages were read; 0, with `data` untouched, if `first` was never written or was trimmed.
+    /// The error is that of the first page that cannot be read.
+    pub fn read_run(&mut self, first: Lpn, data: &mut [u8]) -> Result<usize, FtlError> {
+        let Some(ppn) = self.mapped(first)? else { return Ok(0) };
         let (map, lpns) = (&self.map, first.0 + 1..self.map.exported);
         let next = lpns.map(|lpn| map.locate(Lpn(lpn)));
-        self.log.read_run(ppn, next, data)
+        Ok(self.log.read_run(ppn, next, data)?)
     }
 
     /// Where a page lives.

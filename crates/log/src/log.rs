@@ -339,21 +339,30 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(status)
     }
 
-    /// Reads pages that follow each other for the host, if the device has a faster way than one by one and nothing is to be
-    /// said of any of them: `first`, and as many of `next` as follow it on flash and have room in `data`. Returns how many
-    /// pages were read; after 0 there is anything in `data`, and [`Log::read`] says of each page what it is.
-    pub fn read_run(&mut self, first: Ppn, next: impl Iterator<Item = Option<Ppn>>, data: &mut [u8]) -> usize {
+    /// Reads pages that follow each other on flash for the host, together if the device has a way: `first`, and as many of
+    /// `next` as follow it and have room in `data`, which has room for a page. Returns how many pages were read, 1 at
+    /// least; the error is that of the first page that cannot be read.
+    pub fn read_run(
+        &mut self,
+        first: Ppn,
+        next: impl Iterator<Item = Option<Ppn>>,
+        data: &mut [u8],
+    ) -> Result<usize, LogError> {
         let page_bytes = self.geometry.page_bytes() as usize;
         let room = (data.len() / page_bytes).min(MAX_READ_TOGETHER);
         let follows = |(at, ppn): &(u32, Option<Ppn>)| *ppn == Some(Ppn(*at));
         let pages = 1 + (first.0 + 1..).zip(next.take(room.saturating_sub(1))).take_while(follows).count();
+        let data = &mut data[..pages * page_bytes];
         let owners = &self.owners[first.index()..first.index() + pages];
-        let mut owners = owners.iter().map(|owner| owner.to_u64());
-        if room < 2 || pages < 2 || !self.device.read_run(first, &mut owners, &mut data[..pages * page_bytes]) {
-            return 0;
+        if pages > 1 && self.device.read_run(first, &mut owners.iter().map(|owner| owner.to_u64()), data) {
+            self.counters.host_reads += pages as u64;
+            return Ok(pages);
         }
-        self.counters.host_reads += pages as u64;
-        pages
+        // One by one, each is told what it is.
+        for (ppn, page) in (first.0..).zip(data.chunks_exact_mut(page_bytes)) {
+            self.read(Ppn(ppn), page)?;
+        }
+        Ok(pages)
     }
 
     #[inline(always)]

@@ -409,6 +409,18 @@ impl<F: Damage> Flash for Cached<F> {
         self.finish(&sync).map(|()| true)
     }
 
+    /// As a file knows it of its holes, and does not of what was erased: known of every other segment.
+    fn is_known_erased(&mut self, segment: SegmentId) -> bool {
+        let geometry = *self.device.geometry();
+        let (mut data, mut spare) = (vec![0; geometry.page_bytes() as usize], vec![0; geometry.spare_bytes() as usize]);
+        let first = geometry.first_page(segment).0;
+        segment.0.is_multiple_of(2)
+            && (first..first + geometry.pages_per_segment()).all(|page| {
+                let is_read = self.read(Ppn(page), &mut data, &mut spare).is_ok();
+                is_read && data.iter().chain(&spare).all(|byte| *byte == 0xFF)
+            })
+    }
+
     fn is_cached(&self) -> bool {
         !self.is_write_through
     }

@@ -76,7 +76,7 @@ impl<F: Flash> Flash for NotesAnswers<F> {
         Ok(has_ended)
     }
 
-    pass_on!(device: has_payload, read_run, is_cached, void_page, mark, set_mark);
+    pass_on!(device: has_payload, shortcuts, is_cached, void_page, mark, set_mark);
 }
 
 /// The recording of a served volume.

@@ -162,23 +162,22 @@ impl Volume {
         let mut rest = bytes;
         let mut pages = self.pages(offset, rest.len() as u64);
         while let Some((lpn, part)) = pages.next() {
-            if part.len() == self.page.len()
-                && let read @ 1.. = self.disk.read_run(lpn, rest)
-            {
-                rest = &mut rest[read * self.page.len()..];
-                pages.by_ref().take(read - 1).for_each(drop);
+            let page_bytes = self.page.len();
+            if part.len() < page_bytes {
+                self.read_page(lpn)?;
+                let target = rest.split_off_mut(..part.len()).expect("there is room for each part");
+                target.copy_from_slice(&self.page[part]);
                 continue;
             }
-            let (target, more) = rest.split_at_mut(part.len());
-            if part.len() == self.page.len() {
-                if !self.disk.read(lpn, target)? {
-                    target.fill(0);
+            let read = match self.disk.read_run(lpn, rest)? {
+                0 => {
+                    rest[..page_bytes].fill(0);
+                    1
                 }
-            } else {
-                self.read_page(lpn)?;
-                target.copy_from_slice(&self.page[part]);
-            }
-            rest = more;
+                read => read,
+            };
+            rest = &mut rest[read * page_bytes..];
+            pages.by_ref().take(read - 1).for_each(drop);
         }
         Ok(())
     }

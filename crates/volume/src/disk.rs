@@ -180,8 +180,8 @@ impl<F: Flash> Disk<F> {
     }
 
     /// As [`Ftl::read_run`].
-    pub(crate) fn read_run(&mut self, first: u32, pages: &mut [u8]) -> usize {
-        self.ftl.read_run(Lpn(first), pages)
+    pub(crate) fn read_run(&mut self, first: u32, pages: &mut [u8]) -> Result<usize, VolumeError> {
+        Ok(self.ftl.read_run(Lpn(first), pages)?)
     }
 
     /// Whether a page was written and not trimmed since.

@@ -141,5 +141,5 @@ impl Flash for Watched {
         self.device.program_part(ppn, offset_bytes, bytes)
     }
 
-    margay_flash::pass_on!(device: has_payload, sync, read_run, is_cached, void_page, mark, set_mark);
+    margay_flash::pass_on!(device: has_payload, sync, shortcuts, is_cached, void_page, mark, set_mark);
 }

@@ -320,6 +320,7 @@ fn wrong_names_and_impossible_values_are_told_with_what_would_be_right() {
     fails(&["replay", "random", "--device", "intel"], 2, "the known ones are intel-series2plus-24mb");
     fails(&["replay", "random", "--device", "/nonexistent.toml"], 3, "/nonexistent.toml");
     fails(&["replay", "/nonexistent/trace.csv"], 3, "no such file");
+    fails(&["replay", "-"], 2, "write the standard input to a file first");
     fails(&["replay", "random", "--utilization", "0.999999"], 2, "could never be cleaned");
     fails(&["replay", "random", "--utilization", "1.5"], 2, "1.5");
     fails(&["replay", "random", "--low-water", "0"], 2, "at least 1");

@@ -288,6 +288,10 @@ impl Settings {
     /// A name is not known, a value is impossible, or there is no source.
     pub fn experiment(&self) -> Result<(Experiment, bool), LabError> {
         let Some(text) = self.source.clone() else { return Err(LabError::NoSource) };
+        if text == "-" {
+            let problem = "a run reads its trace more than once; write the standard input to a file first".into();
+            return Err(LabError::Setting { key: "source".into(), value: text, problem });
+        }
         let is_file = Path::new(&text).is_file() && !text.ends_with(".toml");
         let mut from_trace = self.size_from_trace;
         let source = if is_file {

@@ -4,7 +4,7 @@
 
 use crate::memory::{Held, REQUEST_OVERHEAD_BYTES};
 use crate::queue::{Inbox, Queue, Received, queue};
-use crate::recording::{Recording, failed, totals};
+use crate::recording::{Recording, totals};
 use margay_log::Hint;
 use margay_nbd::{Errno, Export, Extent, Refusal, Replies};
 use margay_trace::{Event, IoKind, Request as TraceRequest, Totals, TraceError};
@@ -134,8 +134,8 @@ pub struct Stopped {
     pub idle_erases: u64,
     /// What the disk has done since it was formatted.
     pub since_format: Totals,
-    /// Requests recorded in the trace.
-    pub recorded: u64,
+    /// The number of requests in the recording, or why there is none; `None` if none was wanted.
+    pub recorded: Option<Result<u64, TraceError>>,
 }
 
 /// The thread of a volume, and the queue that leads to it.
@@ -174,8 +174,7 @@ impl Engine {
     ) -> std::io::Result<Self> {
         let (jobs, inbox) = queue();
         let name = format!("volume {}", export.name);
-        let worker =
-            Worker { volume: Some(volume), record, recorded: 0, buffer: Vec::new(), done: Vec::new(), batch_bytes: 0 };
+        let worker = Worker { volume: Some(volume), record, buffer: Vec::new(), done: Vec::new(), batch_bytes: 0 };
         let worker = Arc::new(Mutex::new(worker));
         let of_thread = worker.clone();
         let work = move || run(&of_thread, inbox, cleans_idle, &runtime);
@@ -198,7 +197,6 @@ pub(crate) struct Worker {
     /// `None` once it was stopped.
     volume: Option<Volume>,
     record: Option<Recording>,
-    recorded: u64,
     /// Zeros to be written, or bytes that are read and not sent.
     buffer: Vec<u8>,
     /// Jobs of the batch, in their order.
@@ -272,7 +270,7 @@ impl Worker {
         if self.record.is_some() && !self.volume().is_read_only() {
             let max_pages = self.volume().status().superblock.max_pages_per_write;
             let now_us = self.volume().now_us();
-            self.keep(|record| record.event(now_us, Event::Idle { max_pages }));
+            self.keep(now_us, Event::Idle { max_pages });
         }
         self.volume().idle().unwrap_or_else(|error| {
             tracing::warn!("cleaning while idle failed: {error}");
@@ -287,12 +285,9 @@ impl Worker {
         let since_format = totals(&status);
         if let (Ok(with_checkpoint), false) = (&ended, volume.is_read_only()) {
             let copies = status.counters.copies;
-            let event = Event::Stopped { with_checkpoint: *with_checkpoint, totals: since_format, copies };
-            self.keep(|record| record.event(now_us, event));
+            self.keep(now_us, Event::Stopped { with_checkpoint: *with_checkpoint, totals: since_format, copies });
         }
-        if let Some(Err(error)) = self.record.take().map(|record| record.finish(now_us)) {
-            tracing::error!("the recorded trace could not be completed: {error}");
-        }
+        let recorded = self.record.take().map(|record| record.finish(now_us));
         let counters = status.counters;
         Ok(Stopped {
             with_checkpoint: ended?,
@@ -303,7 +298,7 @@ impl Worker {
             idle_copies: counters.idle_copies,
             idle_erases: counters.idle_erases,
             since_format,
-            recorded: self.recorded,
+            recorded,
         })
     }
 
@@ -341,20 +336,18 @@ impl Worker {
         }
     }
 
-    /// Writes to the recording, if there is one; after an error there is none any more.
-    fn keep(&mut self, write: impl FnOnce(&mut Recording) -> Result<(), TraceError>) {
-        if let Some(record) = &mut self.record
-            && let Err(error) = write(record)
-        {
-            failed(&error);
-            self.record = None;
+    /// Records an event, if there is a recording.
+    fn keep(&mut self, now_us: u64, event: Event) {
+        if let Some(record) = &mut self.record {
+            record.event(now_us, event);
         }
     }
 
     /// Records what is done at this time with a range of bytes.
     fn record(&mut self, kind: IoKind, time_us: u64, offset_bytes: u64, len_bytes: u64, zeroes: bool) {
-        let request = TraceRequest { time_us, kind, device: 0, offset_bytes, len_bytes };
-        self.keep(|record| record.request(&request, zeroes));
+        if let Some(record) = &mut self.record {
+            record.request(&TraceRequest { time_us, kind, device: 0, offset_bytes, len_bytes }, zeroes);
+        }
     }
 
     /// Carries out a step of a job; returns the job if something is left of it. It is answered when the batch ends.
@@ -367,8 +360,10 @@ impl Worker {
         } else if is_late {
             Err(Refusal::new(Errno::Shutdown, STOPPING))
         } else {
-            if let Some(request) = job.record.take().filter(|_| self.record.is_some()) {
-                self.recorded += 1;
+            if let Some(request) = job.record.take()
+                && let Some(record) = &mut self.record
+            {
+                record.count_request();
                 if request.kind == IoKind::Read {
                     let now_us = self.volume().now_us();
                     self.record(IoKind::Read, now_us, request.offset_bytes, request.len_bytes, false);

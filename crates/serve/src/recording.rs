@@ -79,11 +79,12 @@ impl<F: Flash> Flash for NotesAnswers<F> {
     pass_on!(device: has_payload, shortcuts, is_cached, void_page, mark, set_mark);
 }
 
-/// The recording of a served volume.
+/// The recording of a served volume. After an error nothing more is recorded; [`Stopped`](crate::Stopped) has it.
 #[derive(Debug)]
 pub struct Recording {
-    writer: RecordingWriter,
+    writer: Result<RecordingWriter, TraceError>,
     answers: Answers,
+    requests: u64,
 }
 
 /// What the disk has done since it was formatted.
@@ -92,8 +93,7 @@ pub(crate) fn totals(status: &Status<'_>) -> Totals {
 }
 
 impl Recording {
-    /// Opens a device as [`Volume::open`] does, and records what is done from then on. The recording is `None` if it could
-    /// not be written; the volume is there all the same.
+    /// Opens a device as [`Volume::open`] does, and records what is done from then on.
     ///
     /// # Errors
     /// Those of [`Volume::open`].
@@ -101,14 +101,14 @@ impl Recording {
         mut device: F,
         options: &OpenOptions,
         writer: RecordingWriter,
-    ) -> Result<(Volume, Option<Self>), VolumeError> {
+    ) -> Result<(Volume, Self), VolumeError> {
         let (geometry, is_cached) = (*device.geometry(), device.is_cached());
         let formatted = find(&mut device)?.encode()?.to_vec();
         let answers = Answers::default();
         let volume = Volume::open(NotesAnswers { device, answers: answers.clone() }, options)?;
-        let mut recording = Self { writer, answers };
+        let mut recording = Self { writer: Ok(writer), answers, requests: 0 };
         if volume.is_read_only() {
-            return Ok((volume, Some(recording)));
+            return Ok((volume, recording));
         }
         let shape = Shape {
             segments: geometry.segments(),
@@ -119,38 +119,37 @@ impl Recording {
         };
         let status = volume.status();
         let (totals, used) = (totals(&status), status.superblock.encode()?.to_vec());
-        let event = Event::Opened { shape, is_cached, totals, formatted, used };
-        let written = recording.event(volume.now_us(), event).inspect_err(failed);
-        Ok((volume, written.is_ok().then_some(recording)))
+        recording.event(volume.now_us(), Event::Opened { shape, is_cached, totals, formatted, used });
+        Ok((volume, recording))
     }
 
-    pub(crate) fn request(&mut self, request: &Request, zeroes: bool) -> Result<(), TraceError> {
-        self.write(request.time_us, Recorded::Request { request: *request, zeroes })
+    /// A request of a client, which is carried out in one part or more.
+    pub(crate) fn count_request(&mut self) {
+        self.requests += 1;
     }
 
-    pub(crate) fn event(&mut self, now_us: u64, event: Event) -> Result<(), TraceError> {
-        self.write(now_us, Recorded::Event(event))
+    pub(crate) fn request(&mut self, request: &Request, zeroes: bool) {
+        self.write(request.time_us, Some(Recorded::Request { request: *request, zeroes }));
     }
 
-    fn write(&mut self, now_us: u64, entry: Recorded) -> Result<(), TraceError> {
-        self.write_answers(now_us)?;
-        self.writer.write(now_us, &entry)
+    pub(crate) fn event(&mut self, now_us: u64, event: Event) {
+        self.write(now_us, Some(Recorded::Event(event)));
     }
 
-    fn write_answers(&mut self, now_us: u64) -> Result<(), TraceError> {
+    /// Writes the answers that were given before, and then the entry.
+    fn write(&mut self, now_us: u64, entry: Option<Recorded>) {
+        let Ok(writer) = &mut self.writer else { return };
         let answers = self.answers.take().into_iter();
-        let mut events = answers.map(|(pending, has_ended)| Recorded::Event(Event::Syncs { pending, has_ended }));
-        events.try_for_each(|event| self.writer.write(now_us, &event))
+        let answers = answers.map(|(pending, has_ended)| Recorded::Event(Event::Syncs { pending, has_ended }));
+        if let Err(error) = answers.chain(entry).try_for_each(|entry| writer.write(now_us, &entry)) {
+            tracing::error!("what is done is no longer recorded: {error}");
+            self.writer = Err(error);
+        }
     }
 
-    /// Completes the recording.
-    pub(crate) fn finish(mut self, now_us: u64) -> Result<(), TraceError> {
-        self.write_answers(now_us)?;
-        self.writer.finish()
+    /// Completes the recording; the number of its requests.
+    pub(crate) fn finish(mut self, now_us: u64) -> Result<u64, TraceError> {
+        self.write(now_us, None);
+        self.writer?.finish().map(|_| self.requests)
     }
-}
-
-/// Says that a recording goes no further.
-pub(crate) fn failed(error: &TraceError) {
-    tracing::error!("what is done is no longer recorded: {error}");
 }

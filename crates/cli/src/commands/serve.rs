@@ -24,6 +24,10 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
     let options_of_memory = "(--max-memory, --max-connection-memory, --max-connections)";
     limits.check().map_err(|error| Failure::Usage(format!("{error} {options_of_memory}")))?;
     let mut record = match &args.record {
+        Some(path) if args.append && !path.exists() => {
+            let text = format!("{}: there is no recording to go on with; leave out --append", path.display());
+            return Err(Failure::Usage(text));
+        }
         Some(path) if args.append => Some(RecordingWriter::go_on_with(path)?),
         Some(path) => Some(RecordingWriter::create(path, args.force.existing())?),
         None => None,
@@ -83,7 +87,7 @@ fn open(
     let device = if args.no_sync { device.without_sync() } else { device };
     let (device, progress) = Watched::checked(image, device, DISK_MEMORY)?;
     let opened = match record {
-        Some(record) => Recording::open(device, &options, record),
+        Some(record) => Recording::open(device, &options, record).map(|(volume, record)| (volume, Some(record))),
         None => Volume::open(device, &options).map(|volume| (volume, None)),
     };
     let (volume, record) = opened.map_err(|error| of_volume(image, &error))?;
@@ -98,6 +102,7 @@ fn open(
 }
 
 fn report(args: &ServeArgs, outcome: Outcome, log: &Log) -> Result<(), Failure> {
+    let mut not_recorded = None;
     for stopped in &outcome.stopped {
         let how = if args.read_only || stopped.with_checkpoint {
             ""
@@ -120,14 +125,17 @@ fn report(args: &ServeArgs, outcome: Outcome, log: &Log) -> Result<(), Failure> 
                 "since it was formatted: {host_writes} pages written, {programs} programmed, {erases} segments erased{wa}"
             ));
         }
-        if stopped.recorded > 0
-            && let Some(path) = &args.record
-        {
-            log.say(format!("{}: {} requests recorded", path.display(), stopped.recorded));
+        match &stopped.recorded {
+            Some(Ok(requests)) => {
+                let path = args.record.as_deref().unwrap_or(Path::new("")).display();
+                log.say(format!("{path}: {requests} requests recorded"));
+            }
+            Some(Err(error)) => not_recorded = Some(format!("nothing was recorded: {error}")),
+            None => {}
         }
     }
     match outcome.command {
         Some(status) if !status.success() => Err(Failure::Run(format!("the command ended with {status}"))),
-        _ => Ok(()),
+        _ => not_recorded.map_or(Ok(()), |message| Err(Failure::Run(message))),
     }
 }

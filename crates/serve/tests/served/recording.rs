@@ -51,7 +51,7 @@ impl Day {
     fn serve(&mut self, options: &OpenOptions, writer: RecordingWriter, cleans_idle: bool) -> Stopped {
         let (volume, recording) = Recording::open(self.open(), options, writer).unwrap();
         let mut offer = offer("", volume);
-        (offer.record, offer.cleans_idle) = (recording, cleans_idle);
+        (offer.record, offer.cleans_idle) = (Some(recording), cleans_idle);
         let server = Server::start(vec![offer]);
         let mut client = server.client();
         for step in 0..800 {

@@ -2,7 +2,7 @@ use crate::chip::{Chip, PAGE, SIZE};
 use crate::client::*;
 use crate::server::{Server, offer};
 use margay_host::Existing;
-use margay_serve::Recording;
+use margay_serve::{Offer, Recording};
 use margay_trace::RecordingWriter;
 use margay_volume::OpenOptions;
 
@@ -175,12 +175,31 @@ fn requests_are_recorded_unless_they_were_refused() {
     let writer = RecordingWriter::create(&folder.path().join("host.mgt"), Existing::Refuse).unwrap();
     let (volume, record) = Recording::open(chip, &OpenOptions::default(), writer).unwrap();
     let mut offer = offer("", volume);
-    offer.record = record;
+    offer.record = Some(record);
     let server = Server::start(vec![offer]);
     let mut client = server.client();
     for (command, offset) in [(WRITE, 0), (READ, 0), (TRIM, 0), (WRITE, SIZE), (TRIM, u64::MAX), (READ, SIZE)] {
         // Those past the end are refused.
         assert_eq!(client.call_any(command, offset, P), offset == 0, "command {command} at {offset}");
     }
-    assert_eq!(server.stop().stopped[0].recorded, 3);
+    assert_eq!(*server.stop().stopped[0].recorded.as_ref().unwrap().as_ref().unwrap(), 3);
+}
+
+#[test]
+fn a_recording_that_cannot_be_written_is_an_error_at_the_stop_and_the_disk_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("host.mgt");
+    let chip = Chip::new();
+    chip.format().stop().unwrap();
+    let writer = RecordingWriter::create(&path, Existing::Refuse).unwrap();
+    let (volume, record) = Recording::open(chip, &OpenOptions::default(), writer).unwrap();
+    let server = Server::start(vec![Offer { record: Some(record), ..offer("", volume) }]);
+    let mut client = server.client();
+    assert!(client.call_any(WRITE, 0, P));
+    // What the recording may not replace.
+    std::fs::write(&path, "another's").unwrap();
+    assert!(client.call_any(WRITE, 0, P));
+    let error = server.stop().stopped[0].recorded.as_ref().unwrap().as_ref().unwrap_err().to_string();
+    assert!(error.contains("host.mgt"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "another's");
 }

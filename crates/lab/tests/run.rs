@@ -483,3 +483,39 @@ fn only_a_trace_sizes_a_device() {
     let what = size_from_trace(&mut of_workload("random")).unwrap_err().to_string();
     assert!(what.contains("only a trace can size the device"), "{what}");
 }
+
+#[test]
+fn what_knows_the_future_costs_less_than_what_infers_it_and_is_the_same_in_every_run() {
+    let wa = |placement: &str, source: &str, max_pages_per_write| {
+        let mut experiment = of_workload(source);
+        (experiment.device.segments, experiment.max_pages_per_write) = (256, max_pages_per_write);
+        (experiment.placement, experiment.limit) = (placement.parse().unwrap(), Limit::DeviceWrites(8.0));
+        run(&experiment, &mut |_| true).unwrap().row.wa_warm
+    };
+    for (source, max_pages_per_write) in [("hot-cold:90/10", 0), ("hot-cold:90/10", 16), ("zipf:1.0,trims=0.05", 0)] {
+        let (one, inferred) = (wa("m1", source, max_pages_per_write), wa("sepbit", source, max_pages_per_write));
+        let known = wa("fk:classes=9,widths=doubling", source, max_pages_per_write);
+        assert!(known < 0.9 * inferred && known < 0.8 * one, "{source}: {one} {inferred} {known}");
+        assert_eq!(known, wa("fk:classes=9,widths=doubling", source, max_pages_per_write));
+        assert_eq!(wa("fk:classes=1", source, max_pages_per_write), one, "one class is no separation");
+    }
+}
+
+#[test]
+fn a_run_whose_future_does_not_fit_into_memory_is_refused_for_oracles_alone() {
+    let mut experiment = of_workload("random");
+    (experiment.placement, experiment.capacity) = ("fk".parse().unwrap(), Capacity::Utilization(0.8));
+    experiment.limit = Limit::Writes(5_000_000_000);
+    let error = run(&experiment, &mut |_| true).unwrap_err().to_string();
+    assert!(
+        error.contains("fk") && error.contains("up to 5000000000 writes") && error.contains("19073 MiB"),
+        "{error}"
+    );
+    experiment.placement = "sepbit".parse().unwrap();
+    let mut steps = 0;
+    let stopped = run(&experiment, &mut |_| {
+        steps += 1;
+        steps < 2
+    });
+    assert!(matches!(stopped, Err(LabError::Interrupted { .. })), "others run");
+}

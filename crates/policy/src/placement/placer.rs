@@ -18,6 +18,11 @@ pub trait Placer: fmt::Debug + Send {
     /// See [`Placement::opened_at_start`].
     fn opened_at_start(&self) -> u8;
 
+    /// See [`Placement::IS_ORACLE`].
+    fn is_oracle(&self) -> bool {
+        false
+    }
+
     /// Makes room for the information of `pages` physical pages. Called once, before anything else.
     fn reserve(&mut self, pages: u32);
 
@@ -164,6 +169,10 @@ impl<P: Placement> Placer for WithPages<P> {
 
     fn opened_at_start(&self) -> u8 {
         self.policy.opened_at_start()
+    }
+
+    fn is_oracle(&self) -> bool {
+        P::IS_ORACLE
     }
 
     fn reserve(&mut self, pages: u32) {

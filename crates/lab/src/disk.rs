@@ -40,7 +40,7 @@ fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], told: &mut Told, work: &mu
     let is_plain = !disk.counts_copies() && told.is_nothing();
     for same in ops.chunk_by(|a, b| a.kind == b.kind) {
         let mut ops = same.iter().map(|op| (Lpn(op.lpn), op.time_us));
-        let mut hinted = same.iter().map(|op| (Lpn(op.lpn), told.of_write(), op.time_us));
+        let mut hinted = same.iter().map(|op| (Lpn(op.lpn), told.of_write(op), op.time_us));
         // What trims caused is no work of the write that follows.
         let mut before = done(disk);
         match same[0].kind {

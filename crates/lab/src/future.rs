@@ -1,22 +1,27 @@
 //! What the laboratory tells the placement beside the operations themselves: how long each page written will live, if the
-//! placement is an oracle.
+//! placement is an oracle, or to which stream of the host it belongs.
 
 use crate::LabError;
 use crate::experiment::Experiment;
 use crate::ops::{Ops, TraceFacts};
 use margay_log::Hint;
-use margay_workload::OpKind;
+use margay_workload::{OpKind, PageOp};
 
 /// The hints of a run's writes.
 #[derive(Debug)]
 pub(crate) enum Told {
     Nothing,
+    /// The stream of each operation.
+    Streams,
     Lifetimes(Lifetimes),
 }
 
 impl Told {
     /// What the placement of an experiment has to be told. For an oracle the operations are gone through once before the run.
     pub fn of(experiment: &Experiment, pages: u32, trace: Option<&TraceFacts>) -> Result<Self, LabError> {
+        if experiment.placement.sees_streams() {
+            return Ok(Self::Streams);
+        }
         if !experiment.placement.is_oracle() {
             return Ok(Self::Nothing);
         }
@@ -32,15 +37,16 @@ impl Told {
     /// The hint of a page that is written before the run.
     pub fn of_fill(&self, lpn: u32) -> Hint {
         match self {
-            Self::Nothing => Hint::None,
+            Self::Nothing | Self::Streams => Hint::None,
             Self::Lifetimes(lifetimes) => lifetimes.hint(lpn as usize),
         }
     }
 
     /// The hint of the next write of the run.
-    pub fn of_write(&mut self) -> Hint {
+    pub fn of_write(&mut self, op: &PageOp) -> Hint {
         match self {
             Self::Nothing => Hint::None,
+            Self::Streams => op.stream.map_or(Hint::None, Hint::Stream),
             Self::Lifetimes(lifetimes) => {
                 lifetimes.next += 1;
                 lifetimes.hint(lifetimes.next - 1)
@@ -125,7 +131,6 @@ mod tests {
     use super::*;
     use crate::experiment::{Limit, Source};
     use margay_media::DeviceSpec;
-    use margay_workload::PageOp;
 
     /// The lives of all writes, looked for one by one.
     fn looked_for(ops: &[PageOp], pages: u32) -> Vec<u32> {

@@ -332,7 +332,8 @@ mod tests {
         let mut experiment = Experiment::new(device, Source::Trace(source));
         experiment.capacity = Capacity::Pages(500);
         let mut ops = Packer::new();
-        lpns.iter().for_each(|lpn| ops.push(PageOp { time_us: 0, lpn: *lpn, kind: OpKind::Write }).unwrap());
+        lpns.iter()
+            .for_each(|lpn| ops.push(PageOp { time_us: 0, lpn: *lpn, kind: OpKind::Write, stream: None }).unwrap());
         let facts = TraceFacts {
             xxh3: String::new(),
             format: "csv".into(),

@@ -133,7 +133,7 @@ fn the_row_counts_every_page_that_a_trace_touches() {
                     _ => OpKind::Write,
                 };
                 let lpn = |page: u64| (page % u64::from(row.exported_pages)) as u32;
-                ops.extend((*page..page + pages).map(|page| PageOp { time_us: 0, lpn: lpn(page), kind }));
+                ops.extend((*page..page + pages).map(|page| PageOp { time_us: 0, lpn: lpn(page), kind, stream: None }));
             }
         }
         assert_eq!(counts(&row), recount(ops, row.filled_pages), "{times} times");
@@ -518,4 +518,35 @@ fn a_run_whose_future_does_not_fit_into_memory_is_refused_for_oracles_alone() {
         steps < 2
     });
     assert!(matches!(stopped, Err(LabError::Interrupted { .. })), "others run");
+}
+
+#[test]
+fn streams_of_a_workload_or_of_a_trace_keep_its_groups_of_pages_apart() {
+    let spec: WorkloadSpec = "hot-cold:95/5,writes=30000".parse().unwrap();
+    let wa = |placement: &str, source: Source| {
+        let mut experiment = of_workload("random");
+        (experiment.source, experiment.device.segments) = (source, 256);
+        (experiment.placement, experiment.capacity) = (placement.parse().unwrap(), Capacity::Pages(3600));
+        run(&experiment, &mut |_| true).unwrap().row.wa
+    };
+    let workload = || Source::Workload(spec.clone());
+    let (one, two) = (wa("m1", workload()), wa("hinted:handles=2", workload()));
+    assert!(two < 0.8 * one, "{one} {two}");
+    let (handle, copies) = (wa("hinted:handles=1", workload()), wa("sepgc", workload()));
+    assert!((handle / copies - 1.0).abs() < 0.03, "one handle separates copies alone: {handle} {copies}");
+
+    // The same workload as a trace with a column of streams, and with one in which the column is empty.
+    let folder = TempDir::new().unwrap();
+    let traced = |names_streams: bool| {
+        let mut text = String::from("time_us,op,device,offset_bytes,len_bytes,stream\n");
+        for op in Workload::new(&spec, 3600, 1).unwrap() {
+            let stream = op.stream.filter(|_| names_streams).map_or_else(String::new, |stream| stream.to_string());
+            writeln!(text, "0,write,0,{},4096,{stream}", u64::from(op.lpn) * PAGE_BYTES).unwrap();
+        }
+        let path = folder.path().join(format!("{names_streams}.csv"));
+        std::fs::write(&path, text).unwrap();
+        of_trace(&path).source
+    };
+    assert_eq!(wa("hinted:handles=2", traced(true)), two);
+    assert_eq!(wa("hinted:handles=2", traced(false)), handle);
 }

@@ -353,7 +353,7 @@ impl Worker {
 
     /// Records what is done at this time with a range of bytes.
     fn record(&mut self, kind: IoKind, time_us: u64, offset_bytes: u64, len_bytes: u64, zeroes: bool) {
-        let request = TraceRequest { time_us, kind, device: 0, offset_bytes, len_bytes };
+        let request = TraceRequest { time_us, kind, device: 0, offset_bytes, len_bytes, stream: None };
         self.keep(|record| record.request(&request, zeroes));
     }
 

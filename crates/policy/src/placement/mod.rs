@@ -6,6 +6,7 @@
 mod dac;
 mod fine_grained;
 mod fk;
+mod hinted;
 mod page_based;
 mod placer;
 mod segment_based;
@@ -39,6 +40,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     dac::ROW,
     sepgc::ROW,
     sepbit::ROW,
+    hinted::ROW,
     fk::ROW,
 ];
 
@@ -81,6 +83,11 @@ impl<K: PolicyKind<Build = PlacementBuild>> Spec<K> {
         self.build(1).streams()
     }
 
+    /// Whether the policy goes by the stream that the host names ([`Placement::SEES_STREAMS`]).
+    pub fn sees_streams(&self) -> bool {
+        self.build(1).sees_streams()
+    }
+
     /// Whether the policy has to know the future ([`Placement::IS_ORACLE`]).
     pub fn is_oracle(&self) -> bool {
         self.build(1).is_oracle()
@@ -95,6 +102,8 @@ pub enum Hint {
     None,
     /// The page will hardly ever be written again.
     ReadOnly,
+    /// The page belongs to this stream of the host: streams of a multi-stream device, placement handles of FDP.
+    Stream(u8),
     /// Host page writes until the page is written again or trimmed; `u32::MAX` if that is never, or later than so many. Only
     /// who has seen the future can say it: the laboratory does, for oracles ([`Placement::IS_ORACLE`]).
     Lifetime(u32),
@@ -136,6 +145,14 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// The stream that the host wrote the page to; `None` if it did not name one.
+    pub fn stream(&self) -> Option<u8> {
+        match self.hint {
+            Hint::Stream(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
     /// Host page writes until the page is written again or trimmed; `None` if that is never (or later than 4,294,967,294
     /// writes), or if nobody knows. Known in the laboratory, to oracles.
     pub fn lifetime(&self) -> Option<u32> {
@@ -218,6 +235,9 @@ pub trait Placement: fmt::Debug + Send + Sized {
     /// Whether the policy has to be told by [`Subject::lifetime`] when each page will be written again. Only the laboratory can
     /// tell, from a pass over the workload before the run; disks and file systems refuse such a policy.
     const IS_ORACLE: bool = false;
+
+    /// Whether the policy goes by the stream that the host names ([`Subject::stream`]).
+    const SEES_STREAMS: bool = false;
 
     /// The kind of information that [`Placement::pack`] returns; [`heat::NONE`] if nothing has to be kept on flash.
     const HEAT_KIND: u8 = heat::NONE;

@@ -23,6 +23,11 @@ pub trait Placer: fmt::Debug + Send {
         false
     }
 
+    /// See [`Placement::SEES_STREAMS`].
+    fn sees_streams(&self) -> bool {
+        false
+    }
+
     /// Makes room for the information of `pages` physical pages. Called once, before anything else.
     fn reserve(&mut self, pages: u32);
 
@@ -173,6 +178,10 @@ impl<P: Placement> Placer for WithPages<P> {
 
     fn is_oracle(&self) -> bool {
         P::IS_ORACLE
+    }
+
+    fn sees_streams(&self) -> bool {
+        P::SEES_STREAMS
     }
 
     fn reserve(&mut self, pages: u32) {

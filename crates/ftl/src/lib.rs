@@ -127,25 +127,26 @@ impl<D: Store> Ftl<D> {
         }
     }
 
-    /// As [`Ftl::write_run`], and counts the copies that it causes ([`Ftl::count_copies_by`]). The result is the same; it is slower.
+    /// As [`Ftl::write_run`], with a hint for each write; counts the copies that it causes, if [`Ftl::count_copies_by`] was
+    /// called. It is slower.
     ///
     /// # Errors
     ///
     /// Those of [`Ftl::write_run`].
-    pub fn write_run_counted(&mut self, writes: &mut impl Iterator<Item = (Lpn, u64)>) -> Result<bool, FtlError> {
-        if self.tally.is_none() {
-            return self.write_run(writes);
-        }
+    pub fn write_run_hinted(&mut self, writes: &mut impl Iterator<Item = (Lpn, Hint, u64)>) -> Result<bool, FtlError> {
         let openings = self.log.openings();
-        for (lpn, now_us) in writes {
+        for (lpn, hint, now_us) in writes {
             self.check(lpn)?;
-            let Self { log, map, tally: Some(tally) } = self else { unreachable!("it was there") };
-            let mut client = Tallied { map, tally };
-            let written = log.write(&mut client, lpn, Content::Page, &[], Hint::None, now_us);
-            if written.is_ok() {
-                client.written(lpn);
+            if let Self { log, map, tally: Some(tally) } = self {
+                let mut client = Tallied { map, tally };
+                let written = log.write(&mut client, lpn, Content::Page, &[], hint, now_us);
+                if written.is_ok() {
+                    client.written(lpn);
+                }
+                written.map_err(|error| self.worn_out(error))?;
+            } else {
+                self.write(lpn, &[], hint, now_us)?;
             }
-            written.map_err(|error| self.worn_out(error))?;
             if self.log.openings() != openings {
                 return Ok(true);
             }
@@ -254,7 +255,7 @@ impl<D: Store> Ftl<D> {
         self.log.into_device()
     }
 
-    /// Counts the copies that [`Ftl::write_run_counted`] causes by groups of logical pages: `groups` has the group of each page, 0
+    /// Counts the copies that [`Ftl::write_run_hinted`] causes by groups of logical pages: `groups` has the group of each page, 0
     /// behind its end.
     pub fn count_copies_by(&mut self, groups: Vec<u16>) {
         self.tally = Some(Box::new(Tally::new(groups)));

@@ -1,5 +1,6 @@
 use crate::LabError;
 use crate::experiment::Experiment;
+use crate::future::Told;
 use crate::work::WorkMeter;
 use margay_flash::Lpn;
 use margay_format::Plain;
@@ -12,42 +13,41 @@ use margay_workload::{OpKind, PageOp};
 /// A disk on a device without payload.
 pub type MeasuredDisk = Ftl<Plain<NullFlash>>;
 
-/// Writes the initial content: pages `0..pages`, with the read-only hint where `is_read_only` holds.
-pub(crate) fn fill(disk: &mut MeasuredDisk, pages: u32, is_read_only: &dyn Fn(u32) -> bool) -> Result<(), FtlError> {
-    for lpn in 0..pages {
-        let hint = if is_read_only(lpn) { Hint::ReadOnly } else { Hint::None };
-        disk.fill(Lpn(lpn), &[], hint)?;
-    }
-    Ok(())
+/// Writes the initial content: pages `0..pages`, each with its hint.
+pub(crate) fn fill(disk: &mut MeasuredDisk, pages: u32, hint: &dyn Fn(u32) -> Hint) -> Result<(), FtlError> {
+    (0..pages).try_for_each(|lpn| disk.fill(Lpn(lpn), &[], hint(lpn)))
 }
 
 /// Carries out operations in order. On an error, the operations before the failed one have been done.
-pub(crate) fn run_ops(disk: &mut MeasuredDisk, ops: &[PageOp], work: &mut WorkMeter) -> Result<(), FtlError> {
+pub(crate) fn run_ops(
+    disk: &mut MeasuredDisk,
+    ops: &[PageOp],
+    told: &mut Told,
+    work: &mut WorkMeter,
+) -> Result<(), FtlError> {
     let before = disk.log().counters().host_writes;
-    let result = run_batch(disk, ops, work);
+    let result = run_batch(disk, ops, told, work);
     work.count_writes(disk.log().counters().host_writes - before);
     result
 }
 
-fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], work: &mut WorkMeter) -> Result<(), FtlError> {
+fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], told: &mut Told, work: &mut WorkMeter) -> Result<(), FtlError> {
     let done = |disk: &MeasuredDisk| {
         let counters = disk.log().counters();
         (counters.copies, counters.metadata_pages, counters.erases)
     };
-    let (is_paced, is_counted) = (disk.log().config().is_paced(), disk.counts_copies());
+    let is_paced = disk.log().config().is_paced();
+    let is_plain = !disk.counts_copies() && told.is_nothing();
     for same in ops.chunk_by(|a, b| a.kind == b.kind) {
         let mut ops = same.iter().map(|op| (Lpn(op.lpn), op.time_us));
+        let mut hinted = same.iter().map(|op| (Lpn(op.lpn), told.of_write(op), op.time_us));
         // What trims caused is no work of the write that follows.
         let mut before = done(disk);
         match same[0].kind {
             // Any write may have caused cleaning.
             OpKind::Write if is_paced => {
-                for (lpn, now_us) in ops {
-                    if is_counted {
-                        disk.write_run_counted(&mut std::iter::once((lpn, now_us)))?;
-                    } else {
-                        disk.write(lpn, &[], Hint::None, now_us)?;
-                    }
+                for write in hinted {
+                    disk.write_run_hinted(&mut std::iter::once(write))?;
                     let after = done(disk);
                     if after != before {
                         work.record(after.0 - before.0, after.1 - before.1, after.2 - before.2);
@@ -56,7 +56,7 @@ fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], work: &mut WorkMeter) -> R
                 }
             }
             OpKind::Write => {
-                while if is_counted { disk.write_run_counted(&mut ops)? } else { disk.write_run(&mut ops)? } {
+                while if is_plain { disk.write_run(&mut ops)? } else { disk.write_run_hinted(&mut hinted)? } {
                     let after = done(disk);
                     work.record(after.0 - before.0, after.1 - before.1, after.2 - before.2);
                     before = after;

@@ -10,6 +10,7 @@ mod expected;
 mod experiment;
 mod files;
 mod forecast;
+mod future;
 mod ops;
 mod packed;
 mod page_level;

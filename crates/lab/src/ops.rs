@@ -112,14 +112,14 @@ impl Mapper {
                     if page.wrapping_add(shift) == 0 {
                         lpn = 0;
                     }
-                    self.push(request.time_us, lpn, kind)?;
+                    self.push(request, lpn, kind)?;
                     lpn = if lpn + 1 == self.exported_pages { 0 } else { lpn + 1 };
                 }
             }
             AddressChoice::Fold => {}
             AddressChoice::Direct => {
                 for page in first..last.min(exported) {
-                    self.push(request.time_us, page as u32, kind)?;
+                    self.push(request, page as u32, kind)?;
                 }
                 if last > exported && first < last {
                     return Err(self.past_the_end(first.max(exported)));
@@ -128,7 +128,7 @@ impl Mapper {
             AddressChoice::Compact => {
                 for page in first..last {
                     if let Some(lpn) = self.numbered(request.device, page, kind)? {
-                        self.push(request.time_us, lpn, kind)?;
+                        self.push(request, lpn, kind)?;
                     }
                 }
             }
@@ -137,13 +137,13 @@ impl Mapper {
     }
 
     #[inline]
-    fn push(&mut self, time_us: u64, lpn: u32, kind: OpKind) -> Result<(), LabError> {
+    fn push(&mut self, request: &Request, lpn: u32, kind: OpKind) -> Result<(), LabError> {
         if kind == OpKind::Write {
             let is_new = self.written.insert(lpn);
             self.tenants.written(lpn, is_new);
             self.writes += 1;
         }
-        self.out.push(PageOp { time_us, lpn, kind })
+        self.out.push(PageOp { time_us: request.time_us, lpn, kind, stream: request.stream })
     }
 
     /// The number of a page in the order of first writes; `None` for a page that is read or trimmed before.
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn times_and_numbers_of_writes_of_many_passes_end_at_the_largest() {
         let mut out = Packer::new();
-        let last = PageOp { time_us: u64::MAX - 1, lpn: 0, kind: OpKind::Write };
+        let last = PageOp { time_us: u64::MAX - 1, lpn: 0, kind: OpKind::Write, stream: None };
         [PageOp { time_us: 0, ..last }, last].into_iter().for_each(|op| out.push(op).unwrap());
         let facts = TraceFacts {
             xxh3: String::new(),

@@ -1,8 +1,9 @@
 //! The operations of a trace, read once and kept for all runs: in memory if they are few, in a temporary file otherwise.
 //!
-//! Operations of one kind and time on pages side by side are one run: a byte with the kind (bits 0 and 1), whether the time
-//! differs from the run before (bit 2) and whether there are several pages (bit 3), then LEB128 numbers: the microseconds
-//! since the run before, the zigzag distance of the first page from the end of the run before, the number of pages.
+//! Operations of one kind, time and stream on pages side by side are one run: a byte with the kind (bits 0 and 1), whether the time
+//! differs from the run before (bit 2), whether there are several pages (bit 3), whether it belongs to a stream of the host (bit 4),
+//! then LEB128 numbers: the microseconds since the run before, the zigzag distance of the first page from the end of the run
+//! before, the number of pages, the stream.
 
 use crate::LabError;
 use margay_trace::leb128;
@@ -15,13 +16,14 @@ use std::sync::Arc;
 
 /// Bytes that are read or written at once. No run crosses the border of two of them.
 const PART_BYTES: usize = 1 << 20;
-const MAX_RUN_BYTES: usize = 1 + 3 * leb128::MAX_BYTES;
+const MAX_RUN_BYTES: usize = 1 + 4 * leb128::MAX_BYTES;
 /// What is kept in memory; with more, everything goes to a file.
 const MAX_MEMORY_PARTS: usize = 256;
 
 const KINDS: [OpKind; 3] = [OpKind::Write, OpKind::Trim, OpKind::Read];
 const OTHER_TIME: u8 = 4;
 const SEVERAL: u8 = 8;
+const OF_A_STREAM: u8 = 16;
 
 /// A number of operations, in order.
 #[derive(Debug)]
@@ -41,6 +43,7 @@ struct Run {
     kind: OpKind,
     lpn: u32,
     pages: u32,
+    stream: Option<u8>,
 }
 
 /// Where a run starts from: what was before it.
@@ -88,12 +91,13 @@ impl Packer {
     pub fn push(&mut self, op: PageOp) -> Result<(), LabError> {
         if let Some(run) = &mut self.open
             && (run.time_us, run.kind, run.lpn.wrapping_add(run.pages)) == (op.time_us, op.kind, op.lpn)
+            && run.stream == op.stream
             && run.pages < u32::MAX
         {
             run.pages += 1;
             return Ok(());
         }
-        let run = Run { time_us: op.time_us, kind: op.kind, lpn: op.lpn, pages: 1 };
+        let run = Run { time_us: op.time_us, kind: op.kind, lpn: op.lpn, pages: 1, stream: op.stream };
         match self.open.replace(run) {
             Some(before) => self.put(before),
             None => Ok(()),
@@ -111,13 +115,17 @@ impl Packer {
         let elapsed_us = run.time_us.wrapping_sub(self.before.time_us);
         let kind = KINDS.iter().position(|kind| *kind == run.kind).unwrap_or(0) as u8;
         let other_time = if elapsed_us == 0 { 0 } else { OTHER_TIME };
-        out.push(kind | other_time | if run.pages == 1 { 0 } else { SEVERAL });
+        let of_a_stream = if run.stream.is_some() { OF_A_STREAM } else { 0 };
+        out.push(kind | other_time | of_a_stream | if run.pages == 1 { 0 } else { SEVERAL });
         if elapsed_us != 0 {
             leb128::put(out, elapsed_us);
         }
         leb128::put(out, leb128::zigzag(i64::from(run.lpn) - i64::from(self.before.end_lpn)));
         if run.pages != 1 {
             leb128::put(out, run.pages.into());
+        }
+        if let Some(stream) = run.stream {
+            leb128::put(out, stream.into());
         }
         self.before = Before { time_us: run.time_us, end_lpn: run.lpn.wrapping_add(run.pages) };
         Ok(())
@@ -203,9 +211,9 @@ impl Unpacker {
                     None => break,
                 },
             };
-            let Run { time_us, kind, lpn, pages } = run;
+            let Run { time_us, kind, lpn, pages, stream } = run;
             let now = pages.min((end - out.len()).min(u32::MAX as usize) as u32);
-            out.extend((0..now).map(|page| PageOp { time_us, lpn: lpn + page, kind }));
+            out.extend((0..now).map(|page| PageOp { time_us, lpn: lpn + page, kind, stream }));
             if now < pages {
                 self.run = Some(Run { lpn: lpn + now, pages: pages - now, ..run });
             }
@@ -254,10 +262,11 @@ fn decode(bytes: &mut &[u8], before: Before) -> io::Result<Run> {
     let elapsed_us = if head & OTHER_TIME == 0 { 0 } else { number()? };
     let lpn = i64::from(before.end_lpn) + leb128::unzigzag(number()?).clamp(-i64::from(u32::MAX), u32::MAX.into());
     let pages = if head & SEVERAL == 0 { 1 } else { number()? };
+    let stream = if head & OF_A_STREAM == 0 { None } else { Some(number()? as u8) };
     let (Ok(lpn), Ok(pages)) = (u32::try_from(lpn), u32::try_from(pages)) else { return Err(damaged()) };
     let kind = *KINDS.get(usize::from(head & 3)).ok_or_else(damaged)?;
     lpn.checked_add(pages).ok_or_else(damaged)?;
-    Ok(Run { time_us: before.time_us.wrapping_add(elapsed_us), kind, lpn, pages })
+    Ok(Run { time_us: before.time_us.wrapping_add(elapsed_us), kind, lpn, pages, stream })
 }
 
 #[cfg(test)]
@@ -276,7 +285,8 @@ mod tests {
             time_us += [0, 1, 1 << 40][below(3) as usize];
             let lpn = [below(1000), below(u64::from(u32::MAX) - 300)][below(2) as usize] as u32;
             let (kind, pages) = (KINDS[below(3) as usize], [1, 1 + below(8) as u32][below(2) as usize]);
-            ops.extend((lpn..lpn + pages).map(|lpn| PageOp { time_us, lpn, kind }));
+            let stream = [None, Some(0), Some(255)][below(3) as usize];
+            ops.extend((lpn..lpn + pages).map(|lpn| PageOp { time_us, lpn, kind, stream }));
         }
         ops
     }

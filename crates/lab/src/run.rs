@@ -1,11 +1,13 @@
 use crate::disk::{MeasuredDisk, build_disk, fill, run_ops};
 use crate::expected::theory_wa;
 use crate::experiment::{AddressChoice, Capacity, Experiment, Source};
+use crate::future::Told;
 use crate::ops::{Ops, TraceFacts};
 use crate::recorder::Recorder;
 use crate::result::{Outcome, ResultRow, SCHEMA_VERSION};
 use crate::sources::Sources;
 use crate::{Forecast, LabError, Wear, WorkMeter};
+use margay_log::Hint;
 use margay_policy::State;
 use std::time::Instant;
 
@@ -139,8 +141,12 @@ pub fn run_prepared(
     let filled = (experiment.fill * f64::from(pages)).round() as u32;
     let is_read_only = |lpn: u32| ops.is_read_only(trace, lpn);
     let read_only_pages = (0..filled).filter(|lpn| is_read_only(*lpn)).count() as u32;
-    let separate = |lpn: u32| experiment.separate_read_only && is_read_only(lpn);
-    fill(&mut disk, filled, &separate).map_err(|error| LabError::Stopped { writes: 0, error })?;
+    let mut told = Told::of(experiment, pages, trace)?;
+    let hint = |lpn: u32| match experiment.separate_read_only && is_read_only(lpn) {
+        true => Hint::ReadOnly,
+        false => told.of_fill(lpn),
+    };
+    fill(&mut disk, filled, &hint).map_err(|error| LabError::Stopped { writes: 0, error })?;
     disk.reset_counters();
     let mut tenants = trace.and_then(|trace| trace.tenants.watch(&mut disk));
 
@@ -160,7 +166,7 @@ pub fn run_prepared(
         }
         let Some(last) = batch.last() else { break };
         last_us = last.time_us;
-        let result = run_ops(&mut disk, &batch, &mut work);
+        let result = run_ops(&mut disk, &batch, &mut told, &mut work);
         let writes = disk.log().counters().host_writes;
         result.map_err(|error| LabError::Stopped { writes, error })?;
         if let Some(tenants) = &mut tenants {
@@ -326,7 +332,8 @@ mod tests {
         let mut experiment = Experiment::new(device, Source::Trace(source));
         experiment.capacity = Capacity::Pages(500);
         let mut ops = Packer::new();
-        lpns.iter().for_each(|lpn| ops.push(PageOp { time_us: 0, lpn: *lpn, kind: OpKind::Write }).unwrap());
+        lpns.iter()
+            .for_each(|lpn| ops.push(PageOp { time_us: 0, lpn: *lpn, kind: OpKind::Write, stream: None }).unwrap());
         let facts = TraceFacts {
             xxh3: String::new(),
             format: "csv".into(),

@@ -52,6 +52,11 @@ impl<'a> Group<'a> {
         Self::by(rows.into_iter().map(|row| ((&row.selection, &row.placement, &row.leveling), row)))
     }
 
+    /// Whether the placement has to know the future, so that only the laboratory can run it.
+    pub fn is_oracle(&self) -> bool {
+        self.rows[0].placement.parse::<PlacementSpec>().is_ok_and(|placement| placement.is_oracle())
+    }
+
     /// The policies.
     pub fn name(&self) -> String {
         let (selection, placement) = policies_of(self.rows[0]);
@@ -122,9 +127,10 @@ fn list(names: &[String], and: &str) -> String {
 const NAMED: usize = 4;
 
 /// A sentence or two: which policies to choose, what they gain over greedy with one stream, which cannot be told apart. If
-/// runs that matter had not settled, it says so and advises nothing. Empty if nothing can be said.
+/// runs that matter had not settled, it says so and advises nothing. Oracles are never advised. Empty if nothing can be said.
 pub fn advice(groups: &[Group<'_>]) -> String {
-    let mut known: Vec<&Group<'_>> = groups.iter().filter(|group| group.wa().mean.is_finite()).collect();
+    let mut known: Vec<&Group<'_>> =
+        groups.iter().filter(|group| !group.is_oracle() && group.wa().mean.is_finite()).collect();
     known.sort_by(|a, b| a.wa().mean.total_cmp(&b.wa().mean));
     let [best, others @ ..] = known.as_slice() else { return String::new() };
     let is_plain = |group: &&&Group<'_>| group.name() == "greedy + m1";

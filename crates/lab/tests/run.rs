@@ -133,7 +133,7 @@ fn the_row_counts_every_page_that_a_trace_touches() {
                     _ => OpKind::Write,
                 };
                 let lpn = |page: u64| (page % u64::from(row.exported_pages)) as u32;
-                ops.extend((*page..page + pages).map(|page| PageOp { time_us: 0, lpn: lpn(page), kind }));
+                ops.extend((*page..page + pages).map(|page| PageOp { time_us: 0, lpn: lpn(page), kind, stream: None }));
             }
         }
         assert_eq!(counts(&row), recount(ops, row.filled_pages), "{times} times");
@@ -482,4 +482,71 @@ fn the_file_of_a_trace_is_not_needed_any_more_once_it_was_read() {
 fn only_a_trace_sizes_a_device() {
     let what = size_from_trace(&mut of_workload("random")).unwrap_err().to_string();
     assert!(what.contains("only a trace can size the device"), "{what}");
+}
+
+#[test]
+fn what_knows_the_future_costs_less_than_what_infers_it_and_is_the_same_in_every_run() {
+    let wa = |placement: &str, source: &str, max_pages_per_write| {
+        let mut experiment = of_workload(source);
+        (experiment.device.segments, experiment.max_pages_per_write) = (256, max_pages_per_write);
+        (experiment.placement, experiment.limit) = (placement.parse().unwrap(), Limit::DeviceWrites(8.0));
+        run(&experiment, &mut |_| true).unwrap().row.wa_warm
+    };
+    for (source, max_pages_per_write) in [("hot-cold:90/10", 0), ("hot-cold:90/10", 16), ("zipf:1.0,trims=0.05", 0)] {
+        let (one, inferred) = (wa("m1", source, max_pages_per_write), wa("sepbit", source, max_pages_per_write));
+        let known = wa("fk:classes=9,widths=doubling", source, max_pages_per_write);
+        assert!(known < 0.9 * inferred && known < 0.8 * one, "{source}: {one} {inferred} {known}");
+        assert_eq!(known, wa("fk:classes=9,widths=doubling", source, max_pages_per_write));
+        assert_eq!(wa("fk:classes=1", source, max_pages_per_write), one, "one class is no separation");
+    }
+}
+
+#[test]
+fn a_run_whose_future_does_not_fit_into_memory_is_refused_for_oracles_alone() {
+    let mut experiment = of_workload("random");
+    (experiment.placement, experiment.capacity) = ("fk".parse().unwrap(), Capacity::Utilization(0.8));
+    experiment.limit = Limit::Writes(5_000_000_000);
+    let error = run(&experiment, &mut |_| true).unwrap_err().to_string();
+    assert!(
+        error.contains("fk") && error.contains("up to 5000000000 writes") && error.contains("19073 MiB"),
+        "{error}"
+    );
+    experiment.placement = "sepbit".parse().unwrap();
+    let mut steps = 0;
+    let stopped = run(&experiment, &mut |_| {
+        steps += 1;
+        steps < 2
+    });
+    assert!(matches!(stopped, Err(LabError::Interrupted { .. })), "others run");
+}
+
+#[test]
+fn streams_of_a_workload_or_of_a_trace_keep_its_groups_of_pages_apart() {
+    let spec: WorkloadSpec = "hot-cold:95/5,writes=30000".parse().unwrap();
+    let wa = |placement: &str, source: Source| {
+        let mut experiment = of_workload("random");
+        (experiment.source, experiment.device.segments) = (source, 256);
+        (experiment.placement, experiment.capacity) = (placement.parse().unwrap(), Capacity::Pages(3600));
+        run(&experiment, &mut |_| true).unwrap().row.wa
+    };
+    let workload = || Source::Workload(spec.clone());
+    let (one, two) = (wa("m1", workload()), wa("hinted:handles=2", workload()));
+    assert!(two < 0.8 * one, "{one} {two}");
+    let (handle, copies) = (wa("hinted:handles=1", workload()), wa("sepgc", workload()));
+    assert!((handle / copies - 1.0).abs() < 0.03, "one handle separates copies alone: {handle} {copies}");
+
+    // The same workload as a trace with a column of streams, and with one in which the column is empty.
+    let folder = TempDir::new().unwrap();
+    let traced = |names_streams: bool| {
+        let mut text = String::from("time_us,op,device,offset_bytes,len_bytes,stream\n");
+        for op in Workload::new(&spec, 3600, 1).unwrap() {
+            let stream = op.stream.filter(|_| names_streams).map_or_else(String::new, |stream| stream.to_string());
+            writeln!(text, "0,write,0,{},4096,{stream}", u64::from(op.lpn) * PAGE_BYTES).unwrap();
+        }
+        let path = folder.path().join(format!("{names_streams}.csv"));
+        std::fs::write(&path, text).unwrap();
+        of_trace(&path).source
+    };
+    assert_eq!(wa("hinted:handles=2", traced(true)), two);
+    assert_eq!(wa("hinted:handles=2", traced(false)), handle);
 }

@@ -121,6 +121,9 @@ fn ties_are_named_and_nothing_is_advised_for_a_difference_of_chance() {
     assert!(paired.contains("Choose cat + m5"), "{paired}");
     let apart = say(&[("greedy", "m1", &[3.0, 3.01, 2.99]), ("cat", "dac", &[2.0, 2.01, 1.99])]);
     assert!(apart.starts_with("Choose cat + dac: WA 2.000 +-0.025 instead of 3.000"), "{apart}");
+    let bound: (&str, &str, &[f64]) = ("greedy", "fk", &[1.2, 1.2, 1.2]);
+    let chosen = say(&[bound, ("greedy", "m1", &[3.0, 3.01, 2.99]), ("cat", "dac", &[2.0, 2.01, 1.99])]);
+    assert_eq!(chosen, apart, "what knows the future is not advised");
 }
 
 #[test]

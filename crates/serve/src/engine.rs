@@ -346,7 +346,7 @@ impl Worker {
     /// Records what is done at this time with a range of bytes.
     fn record(&mut self, kind: IoKind, time_us: u64, offset_bytes: u64, len_bytes: u64, zeroes: bool) {
         if let Some(record) = &mut self.record {
-            record.request(&TraceRequest { time_us, kind, device: 0, offset_bytes, len_bytes }, zeroes);
+            record.request(&TraceRequest { time_us, kind, device: 0, offset_bytes, len_bytes, stream: None }, zeroes);
         }
     }
 

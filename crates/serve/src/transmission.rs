@@ -427,7 +427,7 @@ fn recorded(request: &Request) -> Option<TraceRequest> {
         _ => return None,
     };
     let len_bytes = if kind == IoKind::Flush { 0 } else { u64::from(request.len_bytes) };
-    Some(TraceRequest { time_us: 0, kind, device: 0, offset_bytes: request.offset, len_bytes })
+    Some(TraceRequest { time_us: 0, kind, device: 0, offset_bytes: request.offset, len_bytes, stream: None })
 }
 
 #[cfg(test)]

@@ -75,6 +75,7 @@ pub(crate) struct Raw {
     pub device: u32,
     pub offset_bytes: u64,
     pub len_bytes: u64,
+    pub stream: Option<u8>,
 }
 
 /// What a line or a record holds.
@@ -90,7 +91,7 @@ impl Entry {
     pub const COMMENT: Self = Self::Ignored("comment or empty line");
 
     pub fn request(time_ns: u128, kind: IoKind, device: u32, offset_bytes: u64, len_bytes: u64) -> Self {
-        Self::Request(Raw { time_ns, kind, device, offset_bytes, len_bytes })
+        Self::Request(Raw { time_ns, kind, device, offset_bytes, len_bytes, stream: None })
     }
 }
 

@@ -87,6 +87,9 @@ pub struct CsvLayout {
     /// The device, a number or a name; without it there is one device.
     #[serde(default)]
     pub device: Option<Column>,
+    /// The stream that the host wrote to, a number from 0 to 255; a field may be empty. Without it no streams are known.
+    #[serde(default)]
+    pub stream: Option<Box<Column>>,
     /// Whether the address names an object. Objects are placed one after the other in the order of first appearance.
     #[serde(default)]
     pub objects: bool,

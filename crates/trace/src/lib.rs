@@ -69,4 +69,6 @@ pub struct Request {
     pub offset_bytes: u64,
     /// Bytes; 0 for a flush.
     pub len_bytes: u64,
+    /// The stream that the host wrote it to, if the trace names one.
+    pub stream: Option<u8>,
 }

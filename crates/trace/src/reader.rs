@@ -398,6 +398,7 @@ impl TraceReader {
             device: raw.device,
             offset_bytes: raw.offset_bytes,
             len_bytes: raw.len_bytes,
+            stream: raw.stream,
         }
     }
 }

@@ -338,7 +338,7 @@ impl RecordingReader {
         match (entry, self.decoder.take_event()) {
             (Ok(Entry::Request(raw)), _) => {
                 let crate::format::Raw { kind, device, offset_bytes, len_bytes, .. } = raw;
-                let request = Request { time_us, kind, device, offset_bytes, len_bytes };
+                let request = Request { time_us, kind, device, offset_bytes, len_bytes, stream: None };
                 Ok(Some((time_us, Recorded::Request { request, zeroes })))
             }
             (Ok(Entry::Ignored(_)), Some(event)) => Ok(Some((time_us, Recorded::Event(event)))),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     fn request(time_us: u64, kind: IoKind, offset_bytes: u64, len_bytes: u64) -> Request {
-        Request { time_us, kind, device: 0, offset_bytes, len_bytes }
+        Request { time_us, kind, device: 0, offset_bytes, len_bytes, stream: None }
     }
 
     fn entries() -> Vec<(u64, Recorded)> {

@@ -30,7 +30,7 @@ fn detect(text: &str) -> (Format, Vec<Request>) {
 }
 
 fn request(time_us: u64, kind: IoKind, device: u32, offset_bytes: u64, len_bytes: u64) -> Request {
-    Request { time_us, kind, device, offset_bytes, len_bytes }
+    Request { time_us, kind, device, offset_bytes, len_bytes, stream: None }
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn requests(kinds: &'static [IoKind]) -> impl Strategy<Value = Vec<Request>> {
                 // The first request defines time 0.
                 time_us += if number == 0 { 0 } else { gap.abs_diff(first) % (1 << 30) * 1000 };
                 let (offset_bytes, len_bytes) = if kind == IoKind::Flush { (0, 0) } else { (offset_bytes, len) };
-                Request { time_us, kind, device, offset_bytes, len_bytes }
+                Request { time_us, kind, device, offset_bytes, len_bytes, stream: None }
             })
             .collect()
     })
@@ -400,4 +400,21 @@ fn a_mark_of_utf_8_at_the_start_of_a_text_is_no_part_of_it() {
         let (format, requests) = read(&file(&folder, "marked", &marked), &ReadOptions::default()).unwrap();
         assert_eq!((format, &requests), (named(name), &detect(text).1));
     }
+}
+
+#[test]
+fn a_column_names_the_stream_of_the_host_and_may_be_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("streams.csv");
+    let lines =
+        "0,write,0,4096,4096,1\n1,write,0,8192,4096,255\n2,write,0,0,4096,\n3,write,0,0,4096,256\n4,write,0,0,4096,x\n";
+    std::fs::write(&path, format!("time_us,op,device,offset_bytes,len_bytes,stream\n{lines}")).unwrap();
+    let streams = margay_trace::open(&path, &ReadOptions::default()).unwrap().map(|request| match request {
+        Ok(request) => Ok(request.stream),
+        Err(error) => Err(error.to_string()),
+    });
+    let found: Vec<_> = streams.collect();
+    assert_eq!(found[..3], [Ok(Some(1)), Ok(Some(255)), Ok(None)]);
+    let error = found[3].clone().unwrap_err();
+    assert!(error.contains("'256' is no stream: expected a number from 0 to 255") && error.contains('5'), "{error}");
 }

@@ -30,7 +30,7 @@ fn error(name: &str, bytes: &[u8], options: &ReadOptions) -> String {
 }
 
 fn request(time_us: u64, kind: IoKind, device: u32, offset_bytes: u64, len_bytes: u64) -> Request {
-    Request { time_us, kind, device, offset_bytes, len_bytes }
+    Request { time_us, kind, device, offset_bytes, len_bytes, stream: None }
 }
 
 /// An event of blktrace on device 8,0, with two bytes of payload.

@@ -182,12 +182,12 @@ proptest! {
         steps in prop::collection::vec((0u64..1 << 40, 0usize..4, 0u32..3, 0u64..1 << 45, 1u64..1 << 30), 0..60),
         extension in prop::sample::select(vec!["", ".gz", ".zst"]),
     ) {
-        let mut requests = vec![Request { time_us: 0, kind: IoKind::Write, device: 2, offset_bytes: 0, len_bytes: 512 }];
+        let mut requests = vec![Request { time_us: 0, kind: IoKind::Write, device: 2, offset_bytes: 0, len_bytes: 512, stream: None }];
         for (gap_us, kind, device, offset_bytes, len) in steps {
             let kind = [IoKind::Read, IoKind::Write, IoKind::Trim, IoKind::Flush][kind];
             let time_us = requests.last().map_or(0, |request| request.time_us) + gap_us;
             let (offset_bytes, len_bytes) = if kind == IoKind::Flush { (0, 0) } else { (offset_bytes, len) };
-            requests.push(Request { time_us, kind, device, offset_bytes, len_bytes });
+            requests.push(Request { time_us, kind, device, offset_bytes, len_bytes, stream: None });
         }
         for format in Format::ALL.iter().filter(|format| format.writer().is_some()) {
             let (read, written) = round_trip(*format, extension, &requests);

@@ -25,6 +25,14 @@ pub enum VolumeError {
     /// A policy is not known.
     #[error("{0}")]
     Policy(#[from] SpecError),
+    /// The placement cannot be used, because it has to know the future.
+    #[error(
+        "the placement '{placement}' is an oracle: it has to know when each page will be written again, which only the laboratory can tell it (margay replay, compare and sweep); choose another one (margay policies placement)"
+    )]
+    Oracle {
+        /// The placement.
+        placement: alloc::string::String,
+    },
     /// It could not be mounted.
     #[error("{0}")]
     Mount(#[from] MountError),

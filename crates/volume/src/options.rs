@@ -191,10 +191,14 @@ fn sizing(superblock: &Superblock, config: &Config) -> Sizing {
 /// The policies that a superblock names.
 pub(crate) fn policies(superblock: &Superblock, config: &Config) -> Result<Policies, VolumeError> {
     let (selection, sizing) = (superblock.selection.parse()?, sizing(superblock, config));
-    Ok(match superblock.client {
+    let policies = match superblock.client {
         ClientKind::FileSystem => Policies::for_files(selection, superblock.placement.parse()?, sizing),
         _ => Policies::new(selection, superblock.placement.parse()?, sizing),
-    })
+    };
+    match policies.placement.is_oracle() {
+        true => Err(VolumeError::Oracle { placement: superblock.placement.clone() }),
+        false => Ok(policies),
+    }
 }
 
 /// The device as the log writes to it, for owners up to `owners`.

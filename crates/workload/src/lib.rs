@@ -52,4 +52,7 @@ pub struct PageOp {
     pub lpn: u32,
     /// Its kind.
     pub kind: OpKind,
+    /// The stream of the host that it belongs to, if that is known: of a trace from its column, of a workload the group of
+    /// pages that are accessed alike.
+    pub stream: Option<u8>,
 }

@@ -59,7 +59,7 @@ pub(crate) enum Source {
     Random,
     HotCold { access: u64, hot: u32, place: Place },
     Zipf { zipf: Zipf, place: Place },
-    Mix { zones: Vec<(f64, u32, u32)>, sizes: Vec<(f64, u32)>, next: u32, left: u32 },
+    Mix { zones: Vec<(f64, u32, u32)>, sizes: Vec<(f64, u32)>, next: u32, left: u32, zone: u8 },
 }
 
 impl Source {
@@ -99,43 +99,50 @@ impl Source {
             sum += size.weight / weights;
             sizes.push((sum, size.pages));
         }
-        Self::Mix { zones, sizes, next: 0, left: 0 }
+        Self::Mix { zones, sizes, next: 0, left: 0, zone: 0 }
     }
 
-    /// Calls `take` with one page after the other until it returns false.
-    pub fn draw<R: Rng>(&mut self, pages: u32, generator: &mut R, mut take: impl FnMut(&mut R, u32) -> bool) {
+    /// Calls `take` with one page after the other until it returns false, and with the stream that the page belongs to: the hot
+    /// or the cold set, the zone.
+    pub fn draw<R: Rng>(
+        &mut self,
+        pages: u32,
+        generator: &mut R,
+        mut take: impl FnMut(&mut R, u32, Option<u8>) -> bool,
+    ) {
         match self {
             Self::Sequential { next } => loop {
                 let page = *next;
                 *next = if page + 1 == pages { 0 } else { page + 1 };
-                if !take(generator, page) {
+                if !take(generator, page, None) {
                     return;
                 }
             },
             Self::Random => loop {
                 let page = below(generator, pages);
-                if !take(generator, page) {
+                if !take(generator, page, None) {
                     return;
                 }
             },
             Self::HotCold { access, hot, place } => loop {
                 let is_hot = generator.next_u64() < *access;
                 let rank = if is_hot { below(generator, *hot) } else { *hot + below(generator, pages - *hot) };
-                if !take(generator, place.page(rank)) {
+                if !take(generator, place.page(rank), Some(u8::from(!is_hot))) {
                     return;
                 }
             },
             Self::Zipf { zipf, place } => loop {
                 let rank = zipf.sample(generator);
-                if !take(generator, place.page(rank)) {
+                if !take(generator, place.page(rank), None) {
                     return;
                 }
             },
-            Self::Mix { zones, sizes, next, left } => loop {
+            Self::Mix { zones, sizes, next, left, zone } => loop {
                 if *left == 0 {
                     let (pick, size) = (unit(generator), unit(generator));
-                    let (_, start, len) =
-                        *zones.iter().find(|(sum, _, _)| pick < *sum).unwrap_or(&zones[zones.len() - 1]);
+                    let at = zones.iter().position(|(sum, _, _)| pick < *sum).unwrap_or(zones.len() - 1);
+                    let (_, start, len) = zones[at];
+                    *zone = at.min(u8::MAX.into()) as u8;
                     let (_, size) = *sizes.iter().find(|(sum, _)| size < *sum).unwrap_or(&sizes[sizes.len() - 1]);
                     let size = size.min(pages);
                     *next = ((start + below(generator, len)) / size * size).min(pages - size);
@@ -144,7 +151,7 @@ impl Source {
                 let page = *next;
                 *next += 1;
                 *left -= 1;
-                if !take(generator, page) {
+                if !take(generator, page, Some(*zone)) {
                     return;
                 }
             },

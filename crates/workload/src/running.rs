@@ -114,14 +114,14 @@ impl Phase {
         let (spec, scatter, left) = (&self.spec, self.scatter, &mut self.left);
         if spec.reads + spec.trims == 0.0 && scatter.is_none() && spec.arrival == Arrival::Asap {
             let time_us = *clock as u64;
-            self.source.draw(self.writable, generator, |_, lpn| {
-                out.push(PageOp { time_us, lpn, kind: OpKind::Write });
+            self.source.draw(self.writable, generator, |_, lpn, stream| {
+                out.push(PageOp { time_us, lpn, kind: OpKind::Write, stream });
                 *left -= 1;
                 *left > 0 && out.len() < end
             });
             return;
         }
-        self.source.draw(self.writable, generator, |generator, page| {
+        self.source.draw(self.writable, generator, |generator, page, stream| {
             *clock += match spec.arrival {
                 Arrival::Asap => 0.0,
                 Arrival::Fixed(gap) => gap,
@@ -129,7 +129,7 @@ impl Phase {
             };
             let kind = if spec.reads + spec.trims == 0.0 { OpKind::Write } else { kind(spec, generator) };
             let lpn = scatter.map_or(page, |permutation| permutation.image(page));
-            out.push(PageOp { time_us: *clock as u64, lpn, kind });
+            out.push(PageOp { time_us: *clock as u64, lpn, kind, stream });
             *left -= u64::from(kind == OpKind::Write);
             *left > 0 && out.len() < end
         });

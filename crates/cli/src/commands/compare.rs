@@ -45,7 +45,10 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let (args, given) = Given::complete(args, &args.file)?;
     output::check(&args.output)?;
     let selections: Vec<SelectionSpec> = specs(&args.settings.selection)?;
-    let placements: Vec<PlacementSpec> = specs(&args.settings.placement)?;
+    let mut placements: Vec<PlacementSpec> = specs(&args.settings.placement)?;
+    if args.settings.placement.is_none() && !args.many.all {
+        placements.retain(|placement| !placement.is_oracle());
+    }
     let settings = Settings { selection: None, placement: None, ..args.settings };
     let (base, prepared) = settings.prepare(&Sources::default())?;
     given.save("compare")?;

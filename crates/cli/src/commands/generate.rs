@@ -21,7 +21,9 @@ pub fn run(args: &GenerateArgs) -> Result<(), Failure> {
                 OpKind::Read => IoKind::Read,
             };
             let offset_bytes = u64::from(op.lpn) * page_bytes;
-            writer.write(&Request { time_us: op.time_us, kind, device: 0, offset_bytes, len_bytes: page_bytes })?;
+            let request =
+                Request { time_us: op.time_us, kind, device: 0, offset_bytes, len_bytes: page_bytes, stream: None };
+            writer.write(&request)?;
         }
         requests += batch.len() as u64;
         batch.clear();

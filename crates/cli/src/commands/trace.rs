@@ -85,7 +85,7 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
                 AnyTrace::Requests(mut reader) => {
                     let lines = std::iter::from_fn(|| {
                         let request = reader.next()?;
-                        Some(request.map(|Request { time_us, kind, device, offset_bytes, len_bytes }| {
+                        Some(request.map(|Request { time_us, kind, device, offset_bytes, len_bytes, .. }| {
                             let (kind, device) = (format!("{kind:?}").to_lowercase(), reader.device_name(device));
                             let device = shown(device.as_bytes());
                             format!("{time_us:>14} {kind:>6} {device:>10} {offset_bytes:>18} {len_bytes:>10}\n")

@@ -332,22 +332,34 @@ pub fn comparison(outcomes: &[Outcome], all: bool) -> String {
     let Some(first) = outcomes.first() else { return "there were no runs\n".into() };
     let rows = || outcomes.iter().map(|outcome| &outcome.row);
     let groups = Group::by_policies(rows());
-    let pairs = folded(rows());
+    let (oracles, pairs): (Vec<_>, Vec<_>) = folded(rows()).into_iter().partition(|folded| folded.group.is_oracle());
     let is_plain = |folded: &Folded<'_>| folded.group.name() == "greedy + m1";
     let shown: Vec<&Folded<'_>> = match pairs.len() {
         count if all || count <= BEST + 1 => pairs.iter().collect(),
         _ => pairs[..BEST].iter().chain(pairs[BEST..].iter().filter(|folded| is_plain(folded))).collect(),
     };
-    let mut columns = vec![Column::text("policies", shown.iter().map(|folded| folded.name.clone()).collect())];
-    let of_shown: Vec<&Group<'_>> = shown.iter().map(|folded| &folded.group).collect();
-    columns.extend(measure_columns(&of_shown, true));
-    let (table, left_out) = fitted(columns);
-    let mut text = heading(&first.row) + &table + &legend(&of_shown, true, &left_out);
+    let mut text = heading(&first.row) + &pairs_table(&shown);
     if shown.len() < pairs.len() {
         let better = if shown.iter().any(|folded| is_plain(folded)) { " and greedy + m1" } else { "" };
         text += &wrapped(&format!("the {BEST} best{better} of {} rows: --all shows all", pairs.len()), 2);
     }
+    if !oracles.is_empty() {
+        let what = "Oracles, which know from a pass over the workload when each page will be written again: bounds, that no disk can be run with.";
+        text += &(wrapped(what, 0) + &pairs_table(&oracles.iter().collect::<Vec<_>>()));
+    }
     text + &wrapped_if_any(&advice(&groups)) + &idle_note(&first.row)
+}
+
+/// A table of pairs of policies with its legend; empty if there are none.
+fn pairs_table(pairs: &[&Folded<'_>]) -> String {
+    if pairs.is_empty() {
+        return String::new();
+    }
+    let mut columns = vec![Column::text("policies", pairs.iter().map(|folded| folded.name.clone()).collect())];
+    let groups: Vec<&Group<'_>> = pairs.iter().map(|folded| &folded.group).collect();
+    columns.extend(measure_columns(&groups, true));
+    let (table, left_out) = fitted(columns);
+    table + &legend(&groups, true, &left_out)
 }
 
 fn wrapped_if_any(text: &str) -> String {

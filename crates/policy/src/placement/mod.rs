@@ -5,6 +5,8 @@
 
 mod dac;
 mod fine_grained;
+mod fk;
+mod hinted;
 mod page_based;
 mod placer;
 mod segment_based;
@@ -38,6 +40,8 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     dac::ROW,
     sepgc::ROW,
     sepbit::ROW,
+    hinted::ROW,
+    fk::ROW,
 ];
 
 /// Stream of data that is, or may become, hot. Host writes go here.
@@ -78,6 +82,16 @@ impl<K: PolicyKind<Build = PlacementBuild>> Spec<K> {
     pub fn streams(&self) -> u8 {
         self.build(1).streams()
     }
+
+    /// Whether the policy goes by the stream that the host names ([`Placement::SEES_STREAMS`]).
+    pub fn sees_streams(&self) -> bool {
+        self.build(1).sees_streams()
+    }
+
+    /// Whether the policy has to know the future ([`Placement::IS_ORACLE`]).
+    pub fn is_oracle(&self) -> bool {
+        self.build(1).is_oracle()
+    }
 }
 
 /// What the host says of the data it writes.
@@ -88,6 +102,11 @@ pub enum Hint {
     None,
     /// The page will hardly ever be written again.
     ReadOnly,
+    /// The page belongs to this stream of the host: streams of a multi-stream device, placement handles of FDP.
+    Stream(u8),
+    /// Host page writes until the page is written again or trimmed; `u32::MAX` if that is never, or later than so many. Only
+    /// who has seen the future can say it: the laboratory does, for oracles ([`Placement::IS_ORACLE`]).
+    Lifetime(u32),
 }
 
 /// What a page holds.
@@ -123,6 +142,25 @@ pub struct Subject {
     pub content: Content,
     /// What the host says of it. Read-only data is separated by the engine itself, if it is configured to.
     pub hint: Hint,
+}
+
+impl Subject {
+    /// The stream that the host wrote the page to; `None` if it did not name one.
+    pub fn stream(&self) -> Option<u8> {
+        match self.hint {
+            Hint::Stream(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// Host page writes until the page is written again or trimmed; `None` if that is never (or later than 4,294,967,294
+    /// writes), or if nobody knows. Known in the laboratory, to oracles.
+    pub fn lifetime(&self) -> Option<u32> {
+        match self.hint {
+            Hint::Lifetime(writes) if writes != u32::MAX => Some(writes),
+            _ => None,
+        }
+    }
 }
 
 /// A page written by the host, one of a run of them.
@@ -193,6 +231,13 @@ pub trait Placement: fmt::Debug + Send + Sized {
 
     /// Whether [`Placement::copy`] uses the owner of a page; if not, it is given 0.
     const SEES_OWNERS: bool = false;
+
+    /// Whether the policy has to be told by [`Subject::lifetime`] when each page will be written again. Only the laboratory can
+    /// tell, from a pass over the workload before the run; disks and file systems refuse such a policy.
+    const IS_ORACLE: bool = false;
+
+    /// Whether the policy goes by the stream that the host names ([`Subject::stream`]).
+    const SEES_STREAMS: bool = false;
 
     /// The kind of information that [`Placement::pack`] returns; [`heat::NONE`] if nothing has to be kept on flash.
     const HEAT_KIND: u8 = heat::NONE;

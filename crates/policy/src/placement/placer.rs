@@ -18,6 +18,16 @@ pub trait Placer: fmt::Debug + Send {
     /// See [`Placement::opened_at_start`].
     fn opened_at_start(&self) -> u8;
 
+    /// See [`Placement::IS_ORACLE`].
+    fn is_oracle(&self) -> bool {
+        false
+    }
+
+    /// See [`Placement::SEES_STREAMS`].
+    fn sees_streams(&self) -> bool {
+        false
+    }
+
     /// Makes room for the information of `pages` physical pages. Called once, before anything else.
     fn reserve(&mut self, pages: u32);
 
@@ -164,6 +174,14 @@ impl<P: Placement> Placer for WithPages<P> {
 
     fn opened_at_start(&self) -> u8 {
         self.policy.opened_at_start()
+    }
+
+    fn is_oracle(&self) -> bool {
+        P::IS_ORACLE
+    }
+
+    fn sees_streams(&self) -> bool {
+        P::SEES_STREAMS
     }
 
     fn reserve(&mut self, pages: u32) {

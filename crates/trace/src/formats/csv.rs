@@ -1,5 +1,5 @@
 use crate::format::{
-    Detection, Entry, Example, FormatRow, LineReader, LineWriter, Opening, Reader, Writer, WriterForm,
+    Detection, Entry, Example, FormatRow, LineReader, LineWriter, Opening, Raw, Reader, Writer, WriterForm,
 };
 use crate::hash::FastMap;
 use crate::layout::{Column, CsvLayout};
@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 pub(super) static ROW: FormatRow = FormatRow {
     name: "csv",
-    summary: "columns by name or number, by a layout in TOML (--csv-layout); some layouts are recognized",
+    summary: "columns by name or number, by a layout in TOML (--csv-layout); some layouts are recognized, and the header time_us,op,device,offset_bytes,len_bytes with or without a column stream, the host's stream from 0 to 255, which is read and not written",
     source: "margay",
     detection: Detection::FirstLine(|line| recognized_layout(line).is_some()),
     reader: Reader::Lines(|opening| Ok(Box::new(Csv::new(layout(opening)?)?))),
@@ -42,11 +42,15 @@ fn layout(opening: &Opening<'_>) -> Result<CsvLayout, TraceError> {
 
 /// The layouts that the first line shows without being named.
 fn recognized_layout(line: &[u8]) -> Option<CsvLayout> {
-    if line == OWN_HEADER.trim_ascii_end().as_bytes() {
-        return Some(CsvLayout::built_in(
+    if let Some(rest) = line.strip_prefix(OWN_HEADER.trim_ascii_end().as_bytes())
+        && matches!(rest, b"" | b",stream")
+    {
+        let own = CsvLayout::built_in(
             "header = true\ntime = 'time_us'\ntime_unit = 'us'\nop = 'op'\ndevice = 'device'\n\
              offset = 'offset_bytes'\nsize = 'len_bytes'",
-        ));
+        );
+        let stream = (!rest.is_empty()).then(|| Box::new(Column::Name("stream".into())));
+        return Some(CsvLayout { stream, ..own });
     }
     let fields: Vec<_> = line.split(|byte| *byte == b',').collect();
     let second_is_op = matches!(fields.get(1), Some(&b"R" | &b"W"));
@@ -83,6 +87,7 @@ struct Columns {
     offset: usize,
     size: Option<usize>,
     device: Option<usize>,
+    stream: Option<usize>,
 }
 
 const OBJECT_ALIGN_BYTES: u64 = 4096;
@@ -149,6 +154,7 @@ impl Columns {
             offset: at(&layout.offset)?,
             size: maybe(&layout.size)?,
             device: maybe(&layout.device)?,
+            stream: layout.stream.as_deref().map(at).transpose()?,
         })
     }
 }
@@ -206,6 +212,18 @@ impl Csv {
         } else {
             bytes(offset, self.layout.offset_bytes, "offset")?
         };
+        let stream = match columns.stream {
+            Some(number) => match field(number, "stream")? {
+                b"" => None,
+                text => {
+                    let number = integer(text).and_then(|number| u8::try_from(number).ok());
+                    let bad =
+                        || format!("'{}' is no stream: expected a number from 0 to 255", String::from_utf8_lossy(text));
+                    Some(number.ok_or_else(bad)?)
+                }
+            },
+            None => None,
+        };
         // Last, so that a bad line names no device.
         let device = match columns.device {
             Some(number) => {
@@ -221,7 +239,7 @@ impl Csv {
             }
             None => 0,
         };
-        Ok(Entry::request(time_ns, kind, device, offset_bytes, len_bytes))
+        Ok(Entry::Request(Raw { time_ns, kind, device, offset_bytes, len_bytes, stream }))
     }
 }
 
@@ -233,7 +251,7 @@ impl LineWriter for CsvWriter {
     }
 
     fn write(&mut self, request: &Request, device: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
-        let Request { time_us, kind, device: number, offset_bytes, len_bytes } = *request;
+        let Request { time_us, kind, device: number, offset_bytes, len_bytes, .. } = *request;
         let word = match kind {
             IoKind::Read => "read",
             IoKind::Write => "write",

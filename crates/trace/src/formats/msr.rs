@@ -107,7 +107,7 @@ impl LineReader for MsrReader {
         let bytes = ahead.line_end()?;
         let device = if is_last { last.device } else { self.another_device(&name.rest()[..name_bytes])? };
         let time_ns = u128::from(ticks) * u128::from(TICK_NS);
-        Some((Raw { time_ns, kind, device, offset_bytes, len_bytes }, bytes))
+        Some((Raw { time_ns, kind, device, offset_bytes, len_bytes, stream: None }, bytes))
     }
 
     /// As the files of the published traces are named, `usr_0`.
@@ -166,7 +166,7 @@ struct MsrWriter;
 
 impl LineWriter for MsrWriter {
     fn write(&mut self, request: &Request, device: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
-        let Request { time_us, kind, device: number, offset_bytes, len_bytes } = *request;
+        let Request { time_us, kind, device: number, offset_bytes, len_bytes, .. } = *request;
         let word = if kind == IoKind::Read { "Read" } else { "Write" };
         let ticks = START_TICKS.saturating_add(time_us.saturating_mul(10));
         write!(out, "{ticks},")?;

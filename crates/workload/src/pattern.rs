@@ -52,14 +52,49 @@ impl Place {
     }
 }
 
+/// A share of the accesses as a limit of random numbers, and a share of the pages as their number: neither none nor all.
+fn shares(access: f64, space: f64, pages: u32) -> (u64, u32) {
+    let count = ((space * f64::from(pages)).round() as u32).clamp(1, pages.max(2) - 1);
+    ((access * u64::MAX as f64) as u64, count)
+}
+
 /// The state of a pattern that runs on a number of pages.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    Sequential { next: u32 },
+    Sequential {
+        next: u32,
+    },
     Random,
-    HotCold { access: u64, hot: u32, place: Place },
-    Zipf { zipf: Zipf, place: Place },
-    Mix { zones: Vec<(f64, u32, u32)>, sizes: Vec<(f64, u32)>, next: u32, left: u32, zone: u8 },
+    HotCold {
+        access: u64,
+        hot: u32,
+        place: Place,
+    },
+    /// The hot set begins at page `start`, and moves on in `left` operations.
+    Moving {
+        access: u64,
+        hot: u32,
+        period: f64,
+        start: u32,
+        left: f64,
+        place: Place,
+    },
+    Log {
+        access: u64,
+        len: u32,
+        next: u32,
+    },
+    Zipf {
+        zipf: Zipf,
+        place: Place,
+    },
+    Mix {
+        zones: Vec<(f64, u32, u32)>,
+        sizes: Vec<(f64, u32)>,
+        next: u32,
+        left: u32,
+        zone: u8,
+    },
 }
 
 impl Source {
@@ -69,9 +104,17 @@ impl Source {
             Pattern::Sequential | Pattern::Phases { .. } => Self::Sequential { next: 0 },
             Pattern::Random => Self::Random,
             Pattern::HotCold { access, space, layout } => {
-                let hot = ((space * f64::from(pages)).round() as u32).clamp(1, pages.max(2) - 1);
-                let access = (access * u64::MAX as f64) as u64;
+                let (access, hot) = shares(*access, *space, pages);
                 Self::HotCold { access, hot, place: Place::new(*layout, pages, hot, seed) }
+            }
+            Pattern::Moving { access, space, period, layout } => {
+                let (access, hot) = shares(*access, *space, pages);
+                let place = Place::new(*layout, pages, hot, seed);
+                Self::Moving { access, hot, period: *period, start: 0, left: *period, place }
+            }
+            Pattern::Log { access, space } => {
+                let (access, len) = shares(*access, *space, pages);
+                Self::Log { access, len, next: 0 }
             }
             Pattern::Zipf { exponent, layout } => {
                 Self::Zipf { zipf: Zipf::new(pages, *exponent), place: Place::new(*layout, pages, pages, seed) }
@@ -128,6 +171,29 @@ impl Source {
                 let is_hot = generator.next_u64() < *access;
                 let rank = if is_hot { below(generator, *hot) } else { *hot + below(generator, pages - *hot) };
                 if !take(generator, place.page(rank), Some(u8::from(!is_hot))) {
+                    return;
+                }
+            },
+            Self::Moving { access, hot, period, start, left, place } => loop {
+                let is_hot = generator.next_u64() < *access;
+                let rank = if is_hot { below(generator, *hot) } else { *hot + below(generator, pages - *hot) };
+                let at = (u64::from(*start) + u64::from(rank)) % u64::from(pages);
+                *left -= 1.0;
+                while *left <= 0.0 {
+                    *left += *period;
+                    *start = if *start + 1 == pages { 0 } else { *start + 1 };
+                }
+                if !take(generator, place.page(at as u32), Some(u8::from(!is_hot))) {
+                    return;
+                }
+            },
+            Self::Log { access, len, next } => loop {
+                let is_log = generator.next_u64() < *access;
+                let page = if is_log { *next } else { *len + below(generator, pages - *len) };
+                if is_log {
+                    *next = if page + 1 == *len { 0 } else { page + 1 };
+                }
+                if !take(generator, page, Some(u8::from(!is_log))) {
                     return;
                 }
             },

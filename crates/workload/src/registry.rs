@@ -17,6 +17,14 @@ pub fn patterns() -> &'static [Info] {
         info("sequential", "page after page, over and over"),
         info("random", "every page with the same probability"),
         info("hot-cold:90/10", "90 % of the accesses to 10 % of the pages, uniform in both groups"),
+        info(
+            "moving:90/10",
+            "as hot-cold, with a hot set that moves on: around the space in `period=10` operations per page of it",
+        ),
+        info(
+            "log:50/50",
+            "50 % of the accesses to 50 % of the pages, one after the other; the others uniform over the rest",
+        ),
         info("zipf:0.99", "the page of rank k with probability proportional to 1 / k^0.99"),
         info("jedec-enterprise", "JESD219A enterprise: 50/30/20 % of accesses to 5/15/80 % of the space, 4 to 64 KiB"),
     ];

@@ -30,7 +30,11 @@ struct Phase {
 impl Phase {
     fn new(spec: &WorkloadSpec, pages: u32, seed: u64) -> Result<Self, WorkloadError> {
         let writable = pages - (spec.read_only * f64::from(pages)).round() as u32;
-        let needed = if matches!(spec.pattern, Pattern::HotCold { .. }) { 2 } else { 1 };
+        let needed = if matches!(spec.pattern, Pattern::HotCold { .. } | Pattern::Moving { .. } | Pattern::Log { .. }) {
+            2
+        } else {
+            1
+        };
         if writable < needed {
             let value = format!("{writable} of {pages}");
             return Err(WorkloadError::value("writable pages", value, format!("at least {needed}")));

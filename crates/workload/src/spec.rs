@@ -81,6 +81,25 @@ pub enum Pattern {
         /// Where the pages of low rank lie.
         layout: HotLayout,
     },
+    /// As [`Pattern::HotCold`], with a hot set that moves on by a page every `period` operations.
+    Moving {
+        /// Share of the operations that go to the hot set, over 0 and under 1.
+        access: f64,
+        /// Share of the pages in it, over 0 and under 1.
+        space: f64,
+        /// Operations per page of the space until the hot set has moved all around it, from 0.001 to 10^9.
+        period: f64,
+        /// Where the pages of the space that the hot set moves through lie.
+        layout: HotLayout,
+    },
+    /// A share `access` of the operations to a log in a share `space` of the pages, one page after the other and over and
+    /// over; the others uniform over the other pages.
+    Log {
+        /// Share of the operations, over 0 and under 1.
+        access: f64,
+        /// Share of the pages, from the start of the space, over 0 and under 1.
+        space: f64,
+    },
     /// Several request sizes and zones.
     Mix(Mix),
     /// One workload after the other.
@@ -186,9 +205,15 @@ impl WorkloadSpec {
         };
         match &self.pattern {
             Pattern::Sequential | Pattern::Random => Ok(()),
-            Pattern::HotCold { access, space, .. } => {
+            Pattern::HotCold { access, space, .. } | Pattern::Log { access, space } => {
                 open("share of accesses", *access)?;
                 open("share of pages", *space)
+            }
+            Pattern::Moving { access, space, period, .. } => {
+                open("share of accesses", *access)?;
+                open("share of pages", *space)?;
+                let fits = (0.001..=1e9).contains(period);
+                fits.then_some(()).ok_or_else(|| WorkloadError::value("period", period, "a number from 0.001 to 10^9"))
             }
             Pattern::Zipf { exponent, .. } if exponent.is_finite() && *exponent > 0.0 => Ok(()),
             Pattern::Zipf { exponent, .. } => Err(WorkloadError::value("exponent", exponent, "a positive number")),
@@ -300,7 +325,7 @@ impl WorkloadSpec {
             "trims" => self.trims = number()?,
             "read-only" => self.read_only = number()?,
             "layout" => {
-                let wanted = "scattered, contiguous or strided, with hot-cold or zipf";
+                let wanted = "scattered, contiguous or strided, with hot-cold, moving or zipf";
                 let chosen = match value {
                     "scattered" => HotLayout::Scattered,
                     "contiguous" => HotLayout::Contiguous,
@@ -308,17 +333,32 @@ impl WorkloadSpec {
                     _ => return Err(WorkloadError::value(key, value, wanted)),
                 };
                 match &mut self.pattern {
-                    Pattern::HotCold { layout, .. } | Pattern::Zipf { layout, .. } => *layout = chosen,
+                    Pattern::HotCold { layout, .. } | Pattern::Moving { layout, .. } | Pattern::Zipf { layout, .. } => {
+                        *layout = chosen
+                    }
                     _ => return Err(WorkloadError::value(key, value, wanted)),
                 }
             }
+            "period" => match &mut self.pattern {
+                Pattern::Moving { period, .. } => *period = number()?,
+                _ => return Err(WorkloadError::value(key, value, "the workload `moving`")),
+            },
             _ => {
-                let known = "one of writes, poisson, gap, reads, trims, read-only, layout";
+                let known = "one of writes, poisson, gap, reads, trims, read-only, layout, period";
                 return Err(WorkloadError::value("parameter", key, known));
             }
         }
         Ok(())
     }
+}
+
+/// Parses `x/y`, in percent.
+fn shares(name: &str, argument: &str, default: &str) -> Result<(f64, f64), WorkloadError> {
+    let argument = if argument.is_empty() { default } else { argument };
+    let both = argument.split_once('/').and_then(|(x, y)| Some((x.parse::<f64>().ok()?, y.parse::<f64>().ok()?)));
+    let wanted = format!("x/y: x % of the accesses to y % of the pages, as {default}");
+    let (x, y) = both.ok_or_else(|| WorkloadError::value(name, argument, wanted))?;
+    Ok((x / 100.0, y / 100.0))
 }
 
 impl FromStr for WorkloadSpec {
@@ -336,12 +376,16 @@ impl FromStr for WorkloadSpec {
             "random" => plain(Pattern::Random)?,
             "jedec-enterprise" => plain(Pattern::Mix(jedec_enterprise()))?,
             "hot-cold" => {
-                let argument = if argument.is_empty() { "90/10" } else { argument };
-                let both =
-                    argument.split_once('/').and_then(|(x, y)| Some((x.parse::<f64>().ok()?, y.parse::<f64>().ok()?)));
-                let wanted = "x/y: x % of the accesses to y % of the pages, as 90/10";
-                let (x, y) = both.ok_or_else(|| WorkloadError::value(name, argument, wanted))?;
-                Pattern::HotCold { access: x / 100.0, space: y / 100.0, layout: HotLayout::Scattered }
+                let (access, space) = shares(name, argument, "90/10")?;
+                Pattern::HotCold { access, space, layout: HotLayout::Scattered }
+            }
+            "moving" => {
+                let (access, space) = shares(name, argument, "90/10")?;
+                Pattern::Moving { access, space, period: 10.0, layout: HotLayout::Scattered }
+            }
+            "log" => {
+                let (access, space) = shares(name, argument, "50/50")?;
+                Pattern::Log { access, space }
             }
             "zipf" => {
                 let argument = if argument.is_empty() { "0.99" } else { argument };
@@ -363,17 +407,21 @@ impl FromStr for WorkloadSpec {
 impl fmt::Display for WorkloadSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layout = match &self.pattern {
-            Pattern::HotCold { layout, .. } | Pattern::Zipf { layout, .. } => *layout,
+            Pattern::HotCold { layout, .. } | Pattern::Moving { layout, .. } | Pattern::Zipf { layout, .. } => *layout,
             _ => HotLayout::Scattered,
         };
+        // The shares were given in percent; rounding removes the digits that the division by 100 added.
+        let percent = |share: f64| (share * 1e8).round() / 1e6;
         match &self.pattern {
             Pattern::Sequential => f.write_str("sequential")?,
             Pattern::Random => f.write_str("random")?,
-            // The shares were given in percent; rounding removes the digits that the division by 100 added.
             Pattern::HotCold { access, space, .. } => {
-                let percent = |share: f64| (share * 1e8).round() / 1e6;
                 write!(f, "hot-cold:{}/{}", percent(*access), percent(*space))?;
             }
+            Pattern::Moving { access, space, period, .. } => {
+                write!(f, "moving:{}/{},period={period}", percent(*access), percent(*space))?;
+            }
+            Pattern::Log { access, space } => write!(f, "log:{}/{}", percent(*access), percent(*space))?,
             Pattern::Zipf { exponent, .. } => write!(f, "zipf:{exponent}")?,
             Pattern::Mix(mix) if *mix == jedec_enterprise() => f.write_str("jedec-enterprise")?,
             Pattern::Mix(mix) => write!(f, "mix of {} zones and {} sizes", mix.zones.len(), mix.sizes.len())?,

@@ -74,13 +74,47 @@ fn poisson_arrivals_have_their_mean_and_deviation() {
 
 #[test]
 fn read_only_pages_are_never_written_and_are_as_many_as_asked() {
-    for text in ["random", "hot-cold:90/10", "zipf:1.2", "sequential", "jedec-enterprise"] {
+    for text in
+        ["random", "hot-cold:90/10", "moving:80/5,period=3", "log:40/60", "zipf:1.2", "sequential", "jedec-enterprise"]
+    {
         let spec: WorkloadSpec = format!("{text},writes=30000,read-only=0.3,trims=0.1").parse().unwrap();
         let mut workload = Workload::new(&spec, 1000, 4).unwrap();
         assert_eq!(workload.read_only_pages(), 300, "{text}");
         let fixed = workload.clone();
         assert!(workload.all(|op| !fixed.is_read_only(op.lpn)), "{text}");
     }
+}
+
+#[test]
+fn a_moving_hot_set_is_hot_for_a_while_and_goes_around_the_space() {
+    // In 10,000 operations it goes around once, and a page is in it for 1,000.
+    for layout in ["contiguous", "scattered"] {
+        let ops = ops(&format!("moving:90/10,writes=20000,period=10,layout={layout}"), 1000, 3);
+        let mut counts = vec![0; 1000];
+        for part in ops.chunks(1000) {
+            let mut here = vec![0; 1000];
+            part.iter().for_each(|op| here[op.lpn as usize] += 1);
+            let hot = here.iter().filter(|count| **count >= 3).count();
+            assert!((100..=210).contains(&hot), "{layout}: {hot} pages are hot in 1,000 operations");
+            counts.iter_mut().zip(here).for_each(|(count, here)| *count += here);
+        }
+        assert!(counts.iter().all(|count| (5..=45).contains(count)), "{layout}: 20 for each page of the space");
+        assert!(ops.iter().all(|op| op.stream.is_some()));
+    }
+    let ops = ops("moving:90/10,writes=2000,layout=contiguous", 1000, 3);
+    let near = |op: &PageOp, at: u32| (op.lpn + 1000 - at) % 1000 < 100;
+    for (at, op) in ops.iter().enumerate().filter(|(_, op)| op.stream == Some(0)) {
+        assert!(near(op, at as u32 / 10), "operation {at} to page {}", op.lpn);
+    }
+}
+
+#[test]
+fn a_log_goes_page_after_page_and_the_other_writes_go_to_the_rest() {
+    let ops = ops("log:30/60,writes=10000", 1000, 4);
+    let (log, rest): (Vec<&PageOp>, Vec<&PageOp>) = ops.iter().partition(|op| op.lpn < 600);
+    assert!((2800..3200).contains(&log.len()), "{}", log.len());
+    assert!(log.iter().zip((0..600_u32).cycle()).all(|(op, page)| op.lpn == page));
+    assert!(rest.iter().any(|op| op.lpn == 999) && rest.iter().any(|op| op.lpn == 600));
 }
 
 #[test]
@@ -121,10 +155,13 @@ fn errors_name_the_value_and_what_is_wanted() {
     assert!(message("hotcold:90/10").starts_with("unknown workload 'hotcold'; the known ones are sequential, random"));
     assert!(message("hot-cold:90").ends_with("expected x/y: x % of the accesses to y % of the pages, as 90/10"));
     assert!(message("hot-cold:90/100").contains("share of pages = 1"));
+    assert!(message("moving:90/10,period=0").ends_with("period = 0: expected a number from 0.001 to 10^9"));
+    assert!(message("random,period=3").ends_with("expected the workload `moving`"));
+    assert!(message("log:50").ends_with("as 50/50"));
     assert!(message("random,writes=many").contains("writes = many"));
     assert!(message("random,poisson=5").contains("with its unit"));
     assert!(message("random,speed=5").contains("one of writes, poisson"));
-    assert!(message("random,layout=strided").contains("with hot-cold or zipf"));
+    assert!(message("random,layout=strided").contains("with hot-cold, moving or zipf"));
     assert!(message("zipf:-1").contains("a positive number"));
     assert!(message("random,reads=0.6,trims=0.5").contains("reads + trims"));
     let endless =

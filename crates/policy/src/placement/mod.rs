@@ -3,14 +3,40 @@
 //! A policy implements [`Placement`]: pure decisions, with a value of its own type kept for every physical page. The
 //! engine holds it as a [`Placer`], which keeps those values and hides their type.
 
+/// What a [`Placement`] whose information is a `u32` does with it at a mount and at a stop: the tag of a page and a
+/// checkpoint hold the number as it is. The argument is the kind of the number, one of [`heat`].
+macro_rules! number_for_a_page {
+    ($kind:expr) => {
+        const HEAT_KIND: u8 = $kind;
+
+        fn pack(&self, number: u32) -> u32 {
+            number
+        }
+
+        fn unpack(&mut self, number: u32, _: Now, _: Now) -> u32 {
+            number
+        }
+
+        fn encode(&self, number: u32, _: Now) -> (u64, u32) {
+            (0, number)
+        }
+
+        fn decode(&mut self, (_, number): (u64, u32), _: Now) -> u32 {
+            number
+        }
+    };
+}
+
 mod dac;
 mod fine_grained;
 mod page_based;
 mod placer;
+mod requests;
 mod segment_based;
 mod sepbit;
 mod sepgc;
 mod sequential;
+mod sfr;
 
 pub use dac::Dac;
 pub use fine_grained::{DecayingFineGrained, FineGrained, Heat};
@@ -38,6 +64,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     dac::ROW,
     sepgc::ROW,
     sepbit::ROW,
+    sfr::ROW,
 ];
 
 /// Stream of data that is, or may become, hot. Host writes go here.
@@ -48,6 +75,9 @@ pub const COLD: u8 = 1;
 /// 86400 s of the FMS study's clock in writes of its data set (3511 of 5245 pages).
 const HEAT_SCALE: Scale = Scale::DeviceWrites(0.67);
 const HEAT: Parameter = Parameter::scale("scale", HEAT_SCALE, "age that halves the hot degree");
+
+/// The parameter of placements that work with any number of streams. Six are those that SepBIT's paper compares.
+const STREAMS: Parameter = Parameter::number("streams", 6, 2..=64, "number of streams");
 
 /// How a placement policy is built for a device that exports this many pages.
 pub type PlacementBuild = fn(&Args, u32) -> Box<dyn Placer>;

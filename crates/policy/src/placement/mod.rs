@@ -29,6 +29,7 @@ macro_rules! number_for_a_page {
 
 mod dac;
 mod fine_grained;
+mod mq;
 mod page_based;
 mod placer;
 mod requests;
@@ -64,6 +65,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     dac::ROW,
     sepgc::ROW,
     sepbit::ROW,
+    mq::ROW,
     sfr::ROW,
 ];
 

@@ -28,6 +28,7 @@ macro_rules! number_for_a_page {
 }
 
 mod dac;
+mod eti;
 mod fine_grained;
 mod mq;
 mod page_based;
@@ -65,6 +66,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     dac::ROW,
     sepgc::ROW,
     sepbit::ROW,
+    eti::ROW,
     mq::ROW,
     sfr::ROW,
 ];

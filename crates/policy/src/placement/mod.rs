@@ -39,6 +39,7 @@ mod sepbit;
 mod sepgc;
 mod sequential;
 mod sfr;
+mod warcip;
 
 pub use dac::Dac;
 pub use fine_grained::{DecayingFineGrained, FineGrained, Heat};
@@ -69,6 +70,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     eti::ROW,
     mq::ROW,
     sfr::ROW,
+    warcip::ROW,
 ];
 
 /// Stream of data that is, or may become, hot. Host writes go here.

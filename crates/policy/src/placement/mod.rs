@@ -31,6 +31,7 @@ mod dac;
 mod eti;
 mod fine_grained;
 mod mq;
+mod multilog;
 mod page_based;
 mod placer;
 mod requests;
@@ -67,6 +68,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     dac::ROW,
     sepgc::ROW,
     sepbit::ROW,
+    multilog::ROW,
     eti::ROW,
     mq::ROW,
     sfr::ROW,

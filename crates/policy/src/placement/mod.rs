@@ -29,6 +29,7 @@ macro_rules! number_for_a_page {
 
 mod dac;
 mod eti;
+mod fadac;
 mod fine_grained;
 mod mq;
 mod multilog;
@@ -70,6 +71,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     sepbit::ROW,
     multilog::ROW,
     eti::ROW,
+    fadac::ROW,
     mq::ROW,
     sfr::ROW,
     warcip::ROW,
@@ -266,6 +268,11 @@ pub trait Placement: fmt::Debug + Send + Sized {
     /// The stream that a valid page of the victim goes to. `owner` is the owner of the page if
     /// [`Placement::SEES_OWNERS`], else 0.
     fn copy(&self, segments: &Segments, victim: SegmentId, now: Now, info: Self::Info, owner: u64) -> u8;
+
+    /// The information of a page after it was copied. What the tag on flash holds of it does not change.
+    fn copied(&self, info: Self::Info) -> Self::Info {
+        info
+    }
 
     /// The information that the tag on flash holds of a page that the host is writing.
     fn pack(&self, _info: Self::Info) -> u32 {

@@ -233,7 +233,7 @@ impl<P: Placement> Placer for WithPages<P> {
             let (source, target) = word_and_run(&mut self.infos, first.0, to.0, count, &mut word);
             let mut left = bits;
             for slot in target {
-                *slot = source[left.trailing_zeros() as usize % 64];
+                *slot = self.policy.copied(source[left.trailing_zeros() as usize % 64]);
                 left &= left.wrapping_sub(1);
             }
         }

@@ -41,6 +41,7 @@ mod sepbit;
 mod sepgc;
 mod sequential;
 mod sfr;
+mod sfs;
 mod warcip;
 
 pub use dac::Dac;
@@ -51,7 +52,7 @@ pub use segment_based::SegmentBased;
 pub use sequential::{Key, Sequential, Sorted};
 
 use crate::age::{Now, Scale};
-use crate::segments::Segments;
+use crate::segments::{PageSums, Segments};
 use crate::spec::{Args, Parameter, PolicyKind, Row, Spec};
 use alloc::boxed::Box;
 use core::fmt;
@@ -69,6 +70,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     dac::ROW,
     sepgc::ROW,
     sepbit::ROW,
+    sfs::ROW,
     multilog::ROW,
     eti::ROW,
     fadac::ROW,
@@ -234,6 +236,9 @@ pub trait Placement: fmt::Debug + Send + Sized {
     /// Whether [`Placement::copy`] uses the owner of a page; if not, it is given 0.
     const SEES_OWNERS: bool = false;
 
+    /// Whether [`Segments::sums`] holds the sums of [`Placement::sums_of`] over the valid pages of each segment.
+    const SUMS: bool = false;
+
     /// The kind of information that [`Placement::pack`] returns; [`heat::NONE`] if nothing has to be kept on flash.
     const HEAT_KIND: u8 = heat::NONE;
 
@@ -272,6 +277,11 @@ pub trait Placement: fmt::Debug + Send + Sized {
     /// The information of a page after it was copied. What the tag on flash holds of it does not change.
     fn copied(&self, info: Self::Info) -> Self::Info {
         info
+    }
+
+    /// What a page with this information adds to the sums of its segment; see [`Placement::SUMS`].
+    fn sums_of(_info: Self::Info) -> PageSums {
+        PageSums::default()
     }
 
     /// The information that the tag on flash holds of a page that the host is writing.

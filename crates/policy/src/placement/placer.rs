@@ -1,6 +1,6 @@
 use super::{Content, Pages, Placement, Subject, Written};
 use crate::age::Now;
-use crate::segments::Segments;
+use crate::segments::{PageSums, Segments};
 use alloc::boxed::Box;
 use alloc::{vec, vec::Vec};
 use core::fmt;
@@ -18,8 +18,14 @@ pub trait Placer: fmt::Debug + Send {
     /// See [`Placement::opened_at_start`].
     fn opened_at_start(&self) -> u8;
 
-    /// Makes room for the information of `pages` physical pages. Called once, before anything else.
-    fn reserve(&mut self, pages: u32);
+    /// Makes room for the information of all physical pages, so many in each of `segments` segments. Called once, before
+    /// anything else.
+    fn reserve(&mut self, segments: u32, pages_per_segment: u32);
+
+    /// The sums over the valid pages of each segment that [`Segments::sums`] shows; empty if there are none.
+    fn sums(&self) -> &[PageSums] {
+        &[]
+    }
 
     /// Whether any information is kept for physical pages. If not, the engine need not call [`Placer::put`] nor the
     /// functions that move or clear information.
@@ -128,6 +134,9 @@ pub struct WithPages<P: Placement> {
     next: P::Info,
     /// Information of pages whose data is in memory while their segment is erased.
     detached: Vec<P::Info>,
+    /// Sums over the valid pages of each segment, if the policy asks for them.
+    sums: Vec<PageSums>,
+    pages_per_segment: u32,
 }
 
 impl<P: Placement> WithPages<P> {
@@ -135,7 +144,8 @@ impl<P: Placement> WithPages<P> {
 
     /// The policy, with no information on any page yet.
     pub fn new(policy: P) -> Self {
-        Self { policy, infos: Vec::new(), next: P::Info::default(), detached: Vec::new() }
+        let (infos, detached, sums) = (Vec::new(), Vec::new(), Vec::new());
+        Self { policy, infos, next: P::Info::default(), detached, sums, pages_per_segment: 1 }
     }
 
     #[inline(always)]
@@ -146,6 +156,18 @@ impl<P: Placement> WithPages<P> {
     fn set(&mut self, ppn: Ppn, info: P::Info) {
         if Self::KEEPS_PAGES {
             self.infos[ppn.index()] = info;
+        }
+        if P::SUMS {
+            self.sums[(ppn.0 / self.pages_per_segment) as usize].add(P::sums_of(info));
+        }
+    }
+
+    /// A page is no longer valid.
+    #[inline(always)]
+    fn lose(&mut self, ppn: Ppn) {
+        if P::SUMS {
+            let info = self.info(ppn.0);
+            self.sums[(ppn.0 / self.pages_per_segment) as usize].remove(P::sums_of(info));
         }
     }
 }
@@ -166,10 +188,18 @@ impl<P: Placement> Placer for WithPages<P> {
         self.policy.opened_at_start()
     }
 
-    fn reserve(&mut self, pages: u32) {
+    fn reserve(&mut self, segments: u32, pages_per_segment: u32) {
         if Self::KEEPS_PAGES {
-            self.infos = vec![P::Info::default(); pages as usize];
+            self.infos = vec![P::Info::default(); (segments * pages_per_segment) as usize];
         }
+        if P::SUMS {
+            self.sums = vec![PageSums::default(); segments as usize];
+        }
+        self.pages_per_segment = pages_per_segment;
+    }
+
+    fn sums(&self) -> &[PageSums] {
+        &self.sums
     }
 
     fn keeps_pages(&self) -> bool {
@@ -181,6 +211,9 @@ impl<P: Placement> Placer for WithPages<P> {
     }
 
     fn write(&mut self, segments: &Segments, now: Now, subject: Subject, old: Option<(SegmentId, Ppn)>) -> u8 {
+        if let Some((_, ppn)) = old {
+            self.lose(ppn);
+        }
         let old = old.map(|(segment, ppn)| (segment, self.info(ppn.0)));
         let (stream, info) = self.policy.write(segments, now, subject, old);
         self.next = info;
@@ -196,6 +229,9 @@ impl<P: Placement> Placer for WithPages<P> {
         for (written, to) in run.iter().zip(to.index()..) {
             now = Now { us: written.us, writes: now.writes + 1 };
             let old = (written.old != Written::NEW).then(|| (written.segment, self.info(written.old.0)));
+            if old.is_some() {
+                self.lose(written.old);
+            }
             let (_, info) = self.policy.write(segments, now, Subject::default(), old);
             self.set(Ppn(to as u32), info);
         }
@@ -218,6 +254,7 @@ impl<P: Placement> Placer for WithPages<P> {
     }
 
     fn trimmed(&mut self, now: Now, ppn: Ppn) {
+        self.lose(ppn);
         self.policy.trimmed(now, self.info(ppn.0));
     }
 
@@ -225,21 +262,34 @@ impl<P: Placement> Placer for WithPages<P> {
         if Self::KEEPS_PAGES {
             self.infos[first.index()..][..count as usize].fill(P::Info::default());
         }
+        if P::SUMS && count == self.pages_per_segment {
+            self.sums[(first.0 / count) as usize] = PageSums::default();
+        }
     }
 
     fn moved(&mut self, first: Ppn, bits: u64, to: Ppn, count: u32) {
         if Self::KEEPS_PAGES {
             let mut word = None;
             let (source, target) = word_and_run(&mut self.infos, first.0, to.0, count, &mut word);
-            let mut left = bits;
+            let (mut left, mut lost, mut gained) = (bits, PageSums::default(), PageSums::default());
             for slot in target {
-                *slot = self.policy.copied(source[left.trailing_zeros() as usize % 64]);
+                let info = source[left.trailing_zeros() as usize % 64];
+                *slot = self.policy.copied(info);
                 left &= left.wrapping_sub(1);
+                if P::SUMS {
+                    lost.add(P::sums_of(info));
+                    gained.add(P::sums_of(*slot));
+                }
+            }
+            if P::SUMS && count > 0 {
+                self.sums[(first.0 / self.pages_per_segment) as usize].remove(lost);
+                self.sums[(to.0 / self.pages_per_segment) as usize].add(gained);
             }
         }
     }
 
     fn detach(&mut self, pages: &[Ppn]) {
+        pages.iter().for_each(|ppn| self.lose(*ppn));
         self.detached = pages.iter().map(|ppn| self.info(ppn.0)).collect();
     }
 

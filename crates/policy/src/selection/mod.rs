@@ -2,6 +2,7 @@
 
 mod cat;
 mod cost_benefit;
+mod cost_hotness;
 mod d_choices;
 mod fifo;
 mod greedy;
@@ -33,6 +34,7 @@ static SELECTIONS: &[Row<SelectionBuild>] = &[
     d_choices::RANDOM,
     d_choices::ROW,
     windowed::ROW,
+    cost_hotness::ROW,
     multilog::ROW,
 ];
 

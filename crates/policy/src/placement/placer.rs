@@ -429,3 +429,60 @@ pub fn word_and_run<'a, T: Copy + Default>(
         (word_of(high, 0, word), &mut low[target..target + run])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PlacementSpec;
+
+    fn placer(name: &str) -> Box<dyn Placer> {
+        let mut placer = PlacementSpec::known(name).build(100);
+        placer.reserve(3, 8);
+        placer
+    }
+
+    fn at(writes: u64) -> Now {
+        Now { us: 0, writes }
+    }
+
+    #[test]
+    fn sums_follow_pages_that_are_written_copied_trimmed_lost_and_recovered() {
+        let mut placer = placer("sfs");
+        let segments = Segments::new(3, 8, false);
+        let sums = |placer: &dyn Placer| -> Vec<_> {
+            placer.sums().iter().map(|sums| (sums.pages, sums.writes, sums.written)).collect()
+        };
+        for page in 0..3 {
+            placer.write(&segments, at(10 + u64::from(page)), Subject::default(), None);
+            placer.put(Ppn(page));
+        }
+        assert_eq!(sums(&*placer), [(3, 3, 33), (0, 0, 0), (0, 0, 0)]);
+        placer.write(&segments, at(20), Subject::default(), Some((SegmentId(0), Ppn(1))));
+        placer.put(Ppn(8));
+        assert_eq!(sums(&*placer), [(2, 2, 22), (1, 2, 20), (0, 0, 0)]);
+        placer.moved(Ppn(0), 0b101, Ppn(9), 2);
+        assert_eq!(sums(&*placer), [(0, 0, 0), (3, 4, 42), (0, 0, 0)]);
+        placer.trimmed(at(21), Ppn(9));
+        assert_eq!(sums(&*placer)[1], (2, 3, 32));
+        placer.detach(&[Ppn(8), Ppn(10)]);
+        placer.clear(Ppn(8), 8);
+        assert_eq!(sums(&*placer)[1], (0, 0, 0));
+        placer.attach(1, Ppn(8));
+        assert_eq!(sums(&*placer)[1], (1, 1, 12));
+        placer.unpack(Ppn(16), 6, at(30), at(40));
+        placer.decode(Ppn(17), (31, 4), at(40));
+        assert_eq!(sums(&*placer)[2], (2, 7 + 5, 61));
+        placer.clear(Ppn(16), 8);
+        assert_eq!(sums(&*placer)[2], (0, 0, 0), "the segment is used again");
+    }
+
+    #[test]
+    fn a_copy_may_change_what_is_kept_of_a_page() {
+        let mut placer = placer("fadac");
+        placer.unpack(Ppn(0), 5, at(1), at(2));
+        placer.unpack(Ppn(1), 0, at(1), at(2));
+        placer.moved(Ppn(0), 0b11, Ppn(8), 2);
+        assert_eq!([8, 9].map(|ppn| placer.pack_at(Ppn(ppn))), [4, 0]);
+        assert_eq!(placer.sums(), [], "it asks for none");
+    }
+}

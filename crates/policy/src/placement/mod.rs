@@ -187,7 +187,7 @@ impl Written {
 pub mod heat {
     /// Nothing.
     pub const NONE: u8 = 0;
-    /// Updates since the first write, as a `u32`.
+    /// Updates since the first write, as a `u32`; of `fadac` all host writes, less the copies before the last one.
     pub const UPDATES: u8 = 1;
     /// Updates, each decayed until the time of the last one, as the bits of an `f32`.
     pub const DECAYED: u8 = 2;

@@ -173,7 +173,7 @@ impl OpenBuckets {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn invalidated(&mut self, segments: &Segments, segment: SegmentId, valid: u32) {
         let column = self.order.column(segment);
         self.bits.clear(valid + 1, column);

@@ -23,9 +23,10 @@ const ROUNDS: u32 = 3;
 /// Source: Min, Kim, Cho, Lee and Eom, "SFS: random write considered harmful in solid state drives", FAST 2012. Before
 /// the copies of each victim, the hotness of all sealed segments (writes of their valid pages over the sum of their
 /// ages) is clustered by three rounds of k-means, which go on from the last centers; host writes and copies go to the
-/// nearest center, a new page to the hottest. Use it with the selection `cost-hotness`. Readings: time is host page
-/// writes; distances are plain differences, as in public code; a cluster without a segment has the center 0. Centers
-/// start anew after a mount. 16 bytes per page, 24 per segment; O(streams), O(segments x streams) per cleaning.
+/// nearest center, a new page to the hottest. It comes with the selection `cost-hotness`, whose description says when
+/// another one cleans for less. Readings: time is host page writes; distances are plain differences, as in public code;
+/// a cluster without a segment has the center 0. Centers start anew after a mount. 16 bytes per page, 56 per segment;
+/// O(streams), O(segments x streams) per cleaning.
 #[derive(Clone, Debug)]
 struct Sfs {
     /// From hot to cold.

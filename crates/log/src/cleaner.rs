@@ -143,6 +143,8 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     fn begin_cleaning<C: Client<O>>(&mut self, client: &C) -> Option<SegmentId> {
+        self.segments.sums.clear();
+        self.segments.sums.extend_from_slice(self.placement.sums());
         let mut chosen = self.chosen_victim();
         if C::GIVES_UP && chosen.is_none() {
             chosen = client.victim(&self.segments);

@@ -129,7 +129,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let data_pages = config.data_pages(&geometry);
         let mut segments = Segments::new(geometry.segments(), data_pages, selection.needs_invalidations());
         segments.state[..config.reserved_segments as usize].fill(State::Reserved);
-        placement.reserve(geometry.pages());
+        placement.reserve(geometry.segments(), geometry.pages_per_segment());
         let mut free = FreeList::default();
         let erased = (config.reserved_segments..geometry.segments()).map(SegmentId);
         erased.for_each(|segment| free.push(FreeSegment::erased(segment)));

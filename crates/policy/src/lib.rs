@@ -22,6 +22,6 @@ pub use age::{AgeFunction, Clock, Now, Scale, Shape};
 pub use allocator::AllocatorSpec;
 pub use leveling::{LevelAction, Leveling, LevelingSpec};
 pub use placement::{Content, Hint, Pages, Placement, PlacementSpec, Placer, Subject, Written};
-pub use segments::{Segments, Sizing, State};
+pub use segments::{PageSums, Segments, Sizing, State};
 pub use selection::{Selection, SelectionSpec};
 pub use spec::{Spec, SpecError};

@@ -33,6 +33,34 @@ pub struct Sizing {
     pub seed: u64,
 }
 
+/// What a placement knows of pages, added up over the valid pages of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageSums {
+    /// The pages of which something is known.
+    pub pages: u64,
+    /// How often the host has written each.
+    pub writes: u64,
+    /// Host page writes when the host last wrote each.
+    pub written: u64,
+}
+
+impl PageSums {
+    /// Adds what is known of other pages.
+    pub fn add(&mut self, other: Self) {
+        self.pages += other.pages;
+        self.writes += other.writes;
+        self.written += other.written;
+    }
+
+    /// Takes away what was added of other pages. A write that had to be repeated may take a page away twice: sums stop
+    /// at 0.
+    pub fn remove(&mut self, other: Self) {
+        self.pages = self.pages.saturating_sub(other.pages);
+        self.writes = self.writes.saturating_sub(other.writes);
+        self.written = self.written.saturating_sub(other.written);
+    }
+}
+
 /// The engine's account of every segment: one array per quantity, indexed by segment number.
 ///
 /// The engine writes it; policies read it.
@@ -61,6 +89,8 @@ pub struct Segments {
     pub invalidated_writes: Vec<u64>,
     /// Number of that invalidation, ascending; kept only for policies that ask for it.
     pub invalidated_sequence: Vec<u64>,
+    /// What the placement knows of the pages of each segment, as of the last selection; empty if it keeps no sums.
+    pub sums: Vec<PageSums>,
     /// Number of valid pages of the device.
     pub total_valid: u64,
     /// Segments that are neither free nor reserved.
@@ -89,6 +119,7 @@ impl Segments {
             invalidated_us: vec![0; m],
             invalidated_writes: vec![0; m],
             invalidated_sequence: vec![0; m],
+            sums: Vec::new(),
             total_valid: 0,
             in_use: 0,
             max_erases: 0,
@@ -131,6 +162,18 @@ impl Segments {
     /// How long ago the segment was opened.
     pub fn age(&self, segment: SegmentId, clock: Clock, now: Now) -> u64 {
         now.on(clock).saturating_sub(self.opened(segment, clock))
+    }
+
+    /// Hotness of a segment: host writes of its valid pages over the sum of their ages in host page writes, infinite at
+    /// age 0. If nothing is known of its pages, each counts as written once, when the segment was opened.
+    pub fn hotness(&self, segment: SegmentId, now: Now) -> f64 {
+        match self.sums.get(segment.index()) {
+            Some(sums) if sums.pages > 0 => {
+                let ages = (u128::from(sums.pages) * u128::from(now.writes)).saturating_sub(sums.written.into());
+                sums.writes as f64 / ages as f64
+            }
+            _ => 1.0 / self.age(segment, Clock::Writes, now) as f64,
+        }
     }
 
     /// All segment numbers.

@@ -64,8 +64,8 @@ impl Placer for Parity {
         1
     }
 
-    fn reserve(&mut self, pages: u32) {
-        assert_eq!(pages, SEGMENTS * PAGES_PER_SEGMENT);
+    fn reserve(&mut self, segments: u32, pages_per_segment: u32) {
+        assert_eq!((segments, pages_per_segment), (SEGMENTS, PAGES_PER_SEGMENT));
     }
 
     fn keeps_pages(&self) -> bool {

@@ -3,16 +3,48 @@
 //! A policy implements [`Placement`]: pure decisions, with a value of its own type kept for every physical page. The
 //! engine holds it as a [`Placer`], which keeps those values and hides their type.
 
+/// What a [`Placement`] whose information is a `u32` does with it at a mount and at a stop: the tag of a page and a
+/// checkpoint hold the number as it is. The argument is the kind of the number, one of [`heat`].
+macro_rules! number_for_a_page {
+    ($kind:expr) => {
+        const HEAT_KIND: u8 = $kind;
+
+        fn pack(&self, number: u32) -> u32 {
+            number
+        }
+
+        fn unpack(&mut self, number: u32, _: Now, _: Now) -> u32 {
+            number
+        }
+
+        fn encode(&self, number: u32, _: Now) -> (u64, u32) {
+            (0, number)
+        }
+
+        fn decode(&mut self, (_, number): (u64, u32), _: Now) -> u32 {
+            number
+        }
+    };
+}
+
 mod dac;
+mod eti;
+mod fadac;
 mod fine_grained;
 mod fk;
 mod hinted;
+mod mq;
+mod multilog;
 mod page_based;
 mod placer;
+mod requests;
 mod segment_based;
 mod sepbit;
 mod sepgc;
 mod sequential;
+mod sfr;
+mod sfs;
+mod warcip;
 
 pub use dac::Dac;
 pub use fine_grained::{DecayingFineGrained, FineGrained, Heat};
@@ -22,7 +54,7 @@ pub use segment_based::SegmentBased;
 pub use sequential::{Key, Sequential, Sorted};
 
 use crate::age::{Now, Scale};
-use crate::segments::Segments;
+use crate::segments::{PageSums, Segments};
 use crate::spec::{Args, Parameter, PolicyKind, Row, Spec};
 use alloc::boxed::Box;
 use core::fmt;
@@ -40,6 +72,13 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     dac::ROW,
     sepgc::ROW,
     sepbit::ROW,
+    sfs::ROW,
+    multilog::ROW,
+    eti::ROW,
+    fadac::ROW,
+    mq::ROW,
+    sfr::ROW,
+    warcip::ROW,
     hinted::ROW,
     fk::ROW,
 ];
@@ -52,6 +91,9 @@ pub const COLD: u8 = 1;
 /// 86400 s of the FMS study's clock in writes of its data set (3511 of 5245 pages).
 const HEAT_SCALE: Scale = Scale::DeviceWrites(0.67);
 const HEAT: Parameter = Parameter::scale("scale", HEAT_SCALE, "age that halves the hot degree");
+
+/// The parameter of placements that work with any number of streams. Six are those that SepBIT's paper compares.
+const STREAMS: Parameter = Parameter::number("streams", 6, 2..=64, "number of streams");
 
 /// How a placement policy is built for a device that exports this many pages.
 pub type PlacementBuild = fn(&Args, u32) -> Box<dyn Placer>;
@@ -183,7 +225,7 @@ impl Written {
 pub mod heat {
     /// Nothing.
     pub const NONE: u8 = 0;
-    /// Updates since the first write, as a `u32`.
+    /// Updates since the first write, as a `u32`; of `fadac` all host writes, less the copies before the last one.
     pub const UPDATES: u8 = 1;
     /// Updates, each decayed until the time of the last one, as the bits of an `f32`.
     pub const DECAYED: u8 = 2;
@@ -238,6 +280,8 @@ pub trait Placement: fmt::Debug + Send + Sized {
 
     /// Whether the policy goes by the stream that the host names ([`Subject::stream`]).
     const SEES_STREAMS: bool = false;
+    /// Whether [`Segments::sums`] holds the sums of [`Placement::sums_of`] over the valid pages of each segment.
+    const SUMS: bool = false;
 
     /// The kind of information that [`Placement::pack`] returns; [`heat::NONE`] if nothing has to be kept on flash.
     const HEAT_KIND: u8 = heat::NONE;
@@ -273,6 +317,16 @@ pub trait Placement: fmt::Debug + Send + Sized {
     /// The stream that a valid page of the victim goes to. `owner` is the owner of the page if
     /// [`Placement::SEES_OWNERS`], else 0.
     fn copy(&self, segments: &Segments, victim: SegmentId, now: Now, info: Self::Info, owner: u64) -> u8;
+
+    /// The information of a page after it was copied. What the tag on flash holds of it does not change.
+    fn copied(&self, info: Self::Info) -> Self::Info {
+        info
+    }
+
+    /// What a page with this information adds to the sums of its segment; see [`Placement::SUMS`].
+    fn sums_of(_info: Self::Info) -> PageSums {
+        PageSums::default()
+    }
 
     /// The information that the tag on flash holds of a page that the host is writing.
     fn pack(&self, _info: Self::Info) -> u32 {

@@ -1,6 +1,6 @@
 use super::{Content, Pages, Placement, Subject, Written};
 use crate::age::Now;
-use crate::segments::Segments;
+use crate::segments::{PageSums, Segments};
 use alloc::boxed::Box;
 use alloc::{vec, vec::Vec};
 use core::fmt;
@@ -28,8 +28,14 @@ pub trait Placer: fmt::Debug + Send {
         false
     }
 
-    /// Makes room for the information of `pages` physical pages. Called once, before anything else.
-    fn reserve(&mut self, pages: u32);
+    /// Makes room for the information of all physical pages, so many in each of `segments` segments. Called once, before
+    /// anything else.
+    fn reserve(&mut self, segments: u32, pages_per_segment: u32);
+
+    /// The sums over the valid pages of each segment that [`Segments::sums`] shows; empty if there are none.
+    fn sums(&self) -> &[PageSums] {
+        &[]
+    }
 
     /// Whether any information is kept for physical pages. If not, the engine need not call [`Placer::put`] nor the
     /// functions that move or clear information.
@@ -138,6 +144,9 @@ pub struct WithPages<P: Placement> {
     next: P::Info,
     /// Information of pages whose data is in memory while their segment is erased.
     detached: Vec<P::Info>,
+    /// Sums over the valid pages of each segment, if the policy asks for them.
+    sums: Vec<PageSums>,
+    pages_per_segment: u32,
 }
 
 impl<P: Placement> WithPages<P> {
@@ -145,7 +154,8 @@ impl<P: Placement> WithPages<P> {
 
     /// The policy, with no information on any page yet.
     pub fn new(policy: P) -> Self {
-        Self { policy, infos: Vec::new(), next: P::Info::default(), detached: Vec::new() }
+        let (infos, detached, sums) = (Vec::new(), Vec::new(), Vec::new());
+        Self { policy, infos, next: P::Info::default(), detached, sums, pages_per_segment: 1 }
     }
 
     #[inline(always)]
@@ -156,6 +166,18 @@ impl<P: Placement> WithPages<P> {
     fn set(&mut self, ppn: Ppn, info: P::Info) {
         if Self::KEEPS_PAGES {
             self.infos[ppn.index()] = info;
+        }
+        if P::SUMS {
+            self.sums[(ppn.0 / self.pages_per_segment) as usize].add(P::sums_of(info));
+        }
+    }
+
+    /// A page is no longer valid.
+    #[inline(always)]
+    fn lose(&mut self, ppn: Ppn) {
+        if P::SUMS {
+            let info = self.info(ppn.0);
+            self.sums[(ppn.0 / self.pages_per_segment) as usize].remove(P::sums_of(info));
         }
     }
 }
@@ -184,10 +206,18 @@ impl<P: Placement> Placer for WithPages<P> {
         P::SEES_STREAMS
     }
 
-    fn reserve(&mut self, pages: u32) {
+    fn reserve(&mut self, segments: u32, pages_per_segment: u32) {
         if Self::KEEPS_PAGES {
-            self.infos = vec![P::Info::default(); pages as usize];
+            self.infos = vec![P::Info::default(); (segments * pages_per_segment) as usize];
         }
+        if P::SUMS {
+            self.sums = vec![PageSums::default(); segments as usize];
+        }
+        self.pages_per_segment = pages_per_segment;
+    }
+
+    fn sums(&self) -> &[PageSums] {
+        &self.sums
     }
 
     fn keeps_pages(&self) -> bool {
@@ -199,6 +229,9 @@ impl<P: Placement> Placer for WithPages<P> {
     }
 
     fn write(&mut self, segments: &Segments, now: Now, subject: Subject, old: Option<(SegmentId, Ppn)>) -> u8 {
+        if let Some((_, ppn)) = old {
+            self.lose(ppn);
+        }
         let old = old.map(|(segment, ppn)| (segment, self.info(ppn.0)));
         let (stream, info) = self.policy.write(segments, now, subject, old);
         self.next = info;
@@ -214,6 +247,9 @@ impl<P: Placement> Placer for WithPages<P> {
         for (written, to) in run.iter().zip(to.index()..) {
             now = Now { us: written.us, writes: now.writes + 1 };
             let old = (written.old != Written::NEW).then(|| (written.segment, self.info(written.old.0)));
+            if old.is_some() {
+                self.lose(written.old);
+            }
             let (_, info) = self.policy.write(segments, now, Subject::default(), old);
             self.set(Ppn(to as u32), info);
         }
@@ -236,6 +272,7 @@ impl<P: Placement> Placer for WithPages<P> {
     }
 
     fn trimmed(&mut self, now: Now, ppn: Ppn) {
+        self.lose(ppn);
         self.policy.trimmed(now, self.info(ppn.0));
     }
 
@@ -243,21 +280,34 @@ impl<P: Placement> Placer for WithPages<P> {
         if Self::KEEPS_PAGES {
             self.infos[first.index()..][..count as usize].fill(P::Info::default());
         }
+        if P::SUMS && count == self.pages_per_segment {
+            self.sums[(first.0 / count) as usize] = PageSums::default();
+        }
     }
 
     fn moved(&mut self, first: Ppn, bits: u64, to: Ppn, count: u32) {
         if Self::KEEPS_PAGES {
             let mut word = None;
             let (source, target) = word_and_run(&mut self.infos, first.0, to.0, count, &mut word);
-            let mut left = bits;
+            let (mut left, mut lost, mut gained) = (bits, PageSums::default(), PageSums::default());
             for slot in target {
-                *slot = source[left.trailing_zeros() as usize % 64];
+                let info = source[left.trailing_zeros() as usize % 64];
+                *slot = self.policy.copied(info);
                 left &= left.wrapping_sub(1);
+                if P::SUMS {
+                    lost.add(P::sums_of(info));
+                    gained.add(P::sums_of(*slot));
+                }
+            }
+            if P::SUMS && count > 0 {
+                self.sums[(first.0 / self.pages_per_segment) as usize].remove(lost);
+                self.sums[(to.0 / self.pages_per_segment) as usize].add(gained);
             }
         }
     }
 
     fn detach(&mut self, pages: &[Ppn]) {
+        pages.iter().for_each(|ppn| self.lose(*ppn));
         self.detached = pages.iter().map(|ppn| self.info(ppn.0)).collect();
     }
 
@@ -395,5 +445,62 @@ pub fn word_and_run<'a, T: Copy + Default>(
     } else {
         let (low, high) = all.split_at_mut(source);
         (word_of(high, 0, word), &mut low[target..target + run])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PlacementSpec;
+
+    fn placer(name: &str) -> Box<dyn Placer> {
+        let mut placer = PlacementSpec::known(name).build(100);
+        placer.reserve(3, 8);
+        placer
+    }
+
+    fn at(writes: u64) -> Now {
+        Now { us: 0, writes }
+    }
+
+    #[test]
+    fn sums_follow_pages_that_are_written_copied_trimmed_lost_and_recovered() {
+        let mut placer = placer("sfs");
+        let segments = Segments::new(3, 8, false);
+        let sums = |placer: &dyn Placer| -> Vec<_> {
+            placer.sums().iter().map(|sums| (sums.pages, sums.writes, sums.written)).collect()
+        };
+        for page in 0..3 {
+            placer.write(&segments, at(10 + u64::from(page)), Subject::default(), None);
+            placer.put(Ppn(page));
+        }
+        assert_eq!(sums(&*placer), [(3, 3, 33), (0, 0, 0), (0, 0, 0)]);
+        placer.write(&segments, at(20), Subject::default(), Some((SegmentId(0), Ppn(1))));
+        placer.put(Ppn(8));
+        assert_eq!(sums(&*placer), [(2, 2, 22), (1, 2, 20), (0, 0, 0)]);
+        placer.moved(Ppn(0), 0b101, Ppn(9), 2);
+        assert_eq!(sums(&*placer), [(0, 0, 0), (3, 4, 42), (0, 0, 0)]);
+        placer.trimmed(at(21), Ppn(9));
+        assert_eq!(sums(&*placer)[1], (2, 3, 32));
+        placer.detach(&[Ppn(8), Ppn(10)]);
+        placer.clear(Ppn(8), 8);
+        assert_eq!(sums(&*placer)[1], (0, 0, 0));
+        placer.attach(1, Ppn(8));
+        assert_eq!(sums(&*placer)[1], (1, 1, 12));
+        placer.unpack(Ppn(16), 6, at(30), at(40));
+        placer.decode(Ppn(17), (31, 4), at(40));
+        assert_eq!(sums(&*placer)[2], (2, 7 + 5, 61));
+        placer.clear(Ppn(16), 8);
+        assert_eq!(sums(&*placer)[2], (0, 0, 0), "the segment is used again");
+    }
+
+    #[test]
+    fn a_copy_may_change_what_is_kept_of_a_page() {
+        let mut placer = placer("fadac");
+        placer.unpack(Ppn(0), 5, at(1), at(2));
+        placer.unpack(Ppn(1), 0, at(1), at(2));
+        placer.moved(Ppn(0), 0b11, Ppn(8), 2);
+        assert_eq!([8, 9].map(|ppn| placer.pack_at(Ppn(ppn))), [4, 0]);
+        assert_eq!(placer.sums(), [], "it asks for none");
     }
 }

@@ -53,8 +53,6 @@ impl Placement for SepBit {
     /// Host page writes when the host wrote the page, modulo 2^32.
     type Info = u32;
 
-    const HEAT_KIND: u8 = heat::WRITTEN;
-
     fn streams(&self) -> u8 {
         SURVIVED + 1 + AGES.len() as u8 + 1
     }
@@ -88,21 +86,7 @@ impl Placement for SepBit {
         SURVIVED + 1 + AGES.iter().filter(is_older).count() as u8
     }
 
-    fn pack(&self, written: u32) -> u32 {
-        written
-    }
-
-    fn unpack(&mut self, written: u32, _: Now, _: Now) -> u32 {
-        written
-    }
-
-    fn encode(&self, written: u32, _: Now) -> (u64, u32) {
-        (0, written)
-    }
-
-    fn decode(&mut self, (_, written): (u64, u32), _: Now) -> u32 {
-        written
-    }
+    number_for_a_page!(heat::WRITTEN);
 }
 
 #[cfg(test)]

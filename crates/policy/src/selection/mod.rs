@@ -2,9 +2,11 @@
 
 mod cat;
 mod cost_benefit;
+mod cost_hotness;
 mod d_choices;
 mod fifo;
 mod greedy;
+mod multilog;
 mod windowed;
 
 pub use cat::Cat;
@@ -32,6 +34,8 @@ static SELECTIONS: &[Row<SelectionBuild>] = &[
     d_choices::RANDOM,
     d_choices::ROW,
     windowed::ROW,
+    cost_hotness::ROW,
+    multilog::ROW,
 ];
 
 /// A selection policy. The engine tells it of every event that can change its answer.
@@ -169,7 +173,7 @@ impl OpenBuckets {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn invalidated(&mut self, segments: &Segments, segment: SegmentId, valid: u32) {
         let column = self.order.column(segment);
         self.bits.clear(valid + 1, column);

@@ -7,8 +7,9 @@ use margay_lab::{Experiment, Outcome, Prepared, Settings, Sources};
 use margay_policy::spec::PolicyKind;
 use margay_policy::{PlacementSpec, SelectionSpec, Spec};
 
+/// The policies asked for; without any all of the table, and those variants of them that are worth trying.
 fn specs<K: PolicyKind>(asked: &Option<Vec<String>>) -> Result<Vec<Spec<K>>, Failure> {
-    let Some(asked) = asked else { return Ok(Spec::all().collect()) };
+    let Some(asked) = asked else { return Ok(Spec::all().chain(Spec::variants()).collect()) };
     Ok(asked.iter().flat_map(|text| split_list(text)).map(|text| text.parse()).collect::<Result<_, _>>()?)
 }
 
@@ -46,8 +47,9 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     output::check(&args.output)?;
     let selections: Vec<SelectionSpec> = specs(&args.settings.selection)?;
     let mut placements: Vec<PlacementSpec> = specs(&args.settings.placement)?;
-    if args.settings.placement.is_none() && !args.many.all {
-        placements.retain(|placement| !placement.is_oracle());
+    if args.settings.placement.is_none() {
+        // Who has no streams gains nothing by a placement that goes by them, and who has them names it.
+        placements.retain(|placement| !placement.sees_streams() && (args.many.all || !placement.is_oracle()));
     }
     let settings = Settings { selection: None, placement: None, ..args.settings };
     let (base, prepared) = settings.prepare(&Sources::default())?;

@@ -42,6 +42,23 @@ pub fn run_all(
     Ok(results.into_iter().collect::<Result<_, _>>()?)
 }
 
+/// Takes out placements with more streams than the device has room for, and returns their names.
+fn leave_out_unfit(placements: &mut Vec<PlacementSpec>, base: &Experiment) -> Result<Vec<String>, Failure> {
+    let (config, geometry) = (base.config(), base.device.geometry().map_err(margay_lab::LabError::from)?);
+    let pages = base.exported_pages()?;
+    let fits = |placement: &PlacementSpec| {
+        let streams = u32::from(placement.streams()) + u32::from(base.separate_read_only);
+        config.limit_pages(&geometry, streams).is_ok_and(|limit| pages <= limit)
+    };
+    if !placements.iter().any(fits) {
+        // The error of the first run says what is wrong.
+        return Ok(Vec::new());
+    }
+    let unfit = placements.iter().filter(|placement| !fits(placement)).map(ToString::to_string).collect();
+    placements.retain(fits);
+    Ok(unfit)
+}
+
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let (args, given) = Given::complete(args, &args.file)?;
     output::check(&args.output)?;
@@ -54,6 +71,12 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let settings = Settings { selection: None, placement: None, ..args.settings };
     let (base, prepared) = settings.prepare(&Sources::default())?;
     given.save("compare")?;
+    if args.settings.placement.is_none() {
+        let unfit = leave_out_unfit(&mut placements, &base)?;
+        if !unfit.is_empty() && !args.output.quiet {
+            eprintln!("left out, because the device has too little spare room for their streams: {}", unfit.join(", "));
+        }
+    }
     let mut experiments: Vec<Experiment> = Vec::new();
     for selection in &selections {
         for placement in &placements {

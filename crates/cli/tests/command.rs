@@ -463,6 +463,29 @@ fn the_moda_study_has_the_verdicts_that_the_documentation_says() {
 }
 
 #[test]
+fn the_league_meets_uniform_writes_and_holds_the_published_order_of_online_placements() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    let out = works(&["reproduce", "league", "-q", "--tables-only", "--seeds", "1", "--folder", &path]);
+    let mut table = csv::Reader::from_path(folder.path().join("comparisons.csv")).unwrap();
+    let column = table.headers().unwrap().iter().position(|name| name == "verdict").unwrap();
+    let rows: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();
+    let of = |place: &str, cell: &str| {
+        let row = rows.iter().find(|row| &row[0] == place && row[1].starts_with(cell));
+        row.unwrap_or_else(|| panic!("{place}, {cell}: {out}"))[column].to_string()
+    };
+    for selection in ["greedy", "FIFO", "cost-benefit"] {
+        assert_eq!(of("uniform", selection), "met");
+    }
+    for (other, exponent) in [("NoSep", 0.2), ("SepGC", 0.2), ("NoSep", 1.0), ("SepGC", 1.0), ("DAC", 1.0)] {
+        let row = format!("SepBIT against {other}, Zipf {exponent},");
+        assert_eq!(of("skew", &row), "direction only", "published below {other}");
+    }
+    assert!(out.contains("mean write amplification over Zipf 0.2 to 1"), "{out}");
+    assert!(folder.path().join("league.html").is_file() && folder.path().join("league-skew.svg").is_file());
+}
+
+#[test]
 fn the_studies_run_in_any_folder_and_say_what_they_used() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["reproduce", "all", "--tables-only", "-q", "--seeds", "4", "-o", "report"];

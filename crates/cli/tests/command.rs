@@ -468,11 +468,13 @@ fn the_league_meets_uniform_writes_and_holds_the_published_order_of_online_place
     let path = folder.path().display().to_string();
     let out = works(&["reproduce", "league", "-q", "--tables-only", "--seeds", "1", "--folder", &path]);
     let mut table = csv::Reader::from_path(folder.path().join("comparisons.csv")).unwrap();
-    let column = table.headers().unwrap().iter().position(|name| name == "verdict").unwrap();
+    let names = table.headers().unwrap().clone();
     let rows: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();
+    let field =
+        |row: &csv::StringRecord, name: &str| row[names.iter().position(|other| other == name).unwrap()].to_string();
     let of = |place: &str, cell: &str| {
-        let row = rows.iter().find(|row| &row[0] == place && row[1].starts_with(cell));
-        row.unwrap_or_else(|| panic!("{place}, {cell}: {out}"))[column].to_string()
+        let row = rows.iter().find(|row| field(row, "place") == place && field(row, "cell").starts_with(cell));
+        field(row.unwrap_or_else(|| panic!("{place}, {cell}: {out}")), "verdict")
     };
     for selection in ["greedy", "FIFO", "cost-benefit"] {
         assert_eq!(of("uniform", selection), "met");

@@ -51,7 +51,7 @@ pub fn run() -> Result<(), String> {
         let mean = |placement: &str| -> Result<f64, String> {
             let mut sum = 0;
             for seed in 0..8 {
-                let selection = "cat:scale=1000s".parse().map_err(|error| format!("{error}"))?;
+                let selection = "cat:preset=fms,scale=1000s".parse().map_err(|error| format!("{error}"))?;
                 let placement = placement.parse().map_err(|error| format!("{error}"))?;
                 sum += HotCold { seed, hot_percent }.run(selection, placement)?;
             }

@@ -77,6 +77,17 @@ fn a_replay_is_the_same_every_time_but_for_wall_time() {
     assert!(first["series"].as_array().unwrap().len() > 4);
 }
 
+/// How many policies are compared if none is named.
+fn compared<T>(all: impl Iterator<Item = T>, variants: impl Iterator<Item = T>) -> usize {
+    all.chain(variants).count()
+}
+
+/// How many placements are compared if none is named: those that need to be told nothing.
+fn online_placements() -> usize {
+    let needs_nothing = |placement: &PlacementSpec| !placement.is_oracle() && !placement.sees_streams();
+    compared(PlacementSpec::all().filter(needs_nothing), PlacementSpec::variants())
+}
+
 #[test]
 fn a_comparison_shows_the_ten_best_pairs_or_all_and_advises_when_they_have_settled() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_margay"));
@@ -86,7 +97,8 @@ fn a_comparison_shows_the_ten_best_pairs_or_all_and_advises_when_they_have_settl
     // A row can stand for several pairs: `greedy + m1 = m2 = m3`.
     let rows = all.lines().filter_map(|line| line.strip_prefix("| ")).filter(|line| line.contains(" + "));
     let pairs = rows.map(|line| 1 + line.split(" | ").next().unwrap().matches(" = ").count()).sum::<usize>();
-    assert_eq!(pairs, SelectionSpec::all().count() * PlacementSpec::all().count(), "{all}");
+    assert_eq!(pairs, compared(SelectionSpec::all(), SelectionSpec::variants()) * (online_placements() + 1), "{all}");
+    assert!(all.contains("cost-benefit:age=invalidated"), "variants of parameters are tried: {all}");
     assert!(all.contains('*') && all.contains("Choose ") && all.contains("xxh3"), "{all}");
     let (policies, oracles) = all.split_once("Oracles").unwrap();
     assert!(oracles.contains(" + fk") && !policies.contains(" + fk"), "oracles stand apart: {all}");
@@ -97,9 +109,9 @@ fn a_comparison_shows_the_ten_best_pairs_or_all_and_advises_when_they_have_settl
     // What one pass of the trace shows is no advice.
     let once = works(&["compare", SAMPLE, "-q"]);
     assert!(once.contains("No advice: ") && !once.contains("Choose "), "{once}");
-    let few = works(&["compare", SAMPLE, "-q", "-s", "greedy,cat:shape=sqrt", "-p", "m1", "--seeds", "2"]);
+    let few = works(&["compare", SAMPLE, "-q", "-s", "greedy,cat:shape=linear", "-p", "m1", "--seeds", "2"]);
     let few = few.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(few.contains("up to 2 seeds") && few.contains("cat:shape=sqrt,scale=0.00775d"), "{few}");
+    assert!(few.contains("up to 2 seeds") && few.contains("cat:shape=linear,scale=0.00775d"), "{few}");
 }
 
 #[test]
@@ -130,7 +142,7 @@ fn reports_fit_the_terminal() {
 fn results_and_plots_are_written_in_every_form() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
-    let placements = PlacementSpec::all().filter(|placement| !placement.is_oracle()).count();
+    let placements = online_placements();
     for format in ["json", "csv", "parquet"] {
         let path = at(format);
         works(&["compare", SAMPLE, "-q", "-s", "greedy", "-f", format, "-o", &path, "--force", "--plot", &at("c.png")]);
@@ -449,6 +461,31 @@ fn the_moda_study_has_the_verdicts_that_the_documentation_says() {
     assert!(rows.contains("predictive") && rows.lines().next().unwrap().contains("seed"), "{rows}");
     let out = works(&["fs", "model", "-u", "0.86", "-i", "0.0087", "-p", "0.73", "--segments", "3712"]);
     assert!(out.contains("erases   1025.8") && out.contains("energy"), "{out}");
+}
+
+#[test]
+fn the_league_meets_uniform_writes_and_holds_the_published_order_of_online_placements() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    let out = works(&["reproduce", "league", "-q", "--tables-only", "--seeds", "1", "--folder", &path]);
+    let mut table = csv::Reader::from_path(folder.path().join("comparisons.csv")).unwrap();
+    let names = table.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();
+    let field =
+        |row: &csv::StringRecord, name: &str| row[names.iter().position(|other| other == name).unwrap()].to_string();
+    let of = |place: &str, cell: &str| {
+        let row = rows.iter().find(|row| field(row, "place") == place && field(row, "cell").starts_with(cell));
+        field(row.unwrap_or_else(|| panic!("{place}, {cell}: {out}")), "verdict")
+    };
+    for selection in ["greedy", "FIFO", "cost-benefit"] {
+        assert_eq!(of("uniform", selection), "met");
+    }
+    for (other, exponent) in [("NoSep", 0.2), ("SepGC", 0.2), ("NoSep", 1.0), ("SepGC", 1.0), ("DAC", 1.0)] {
+        let row = format!("SepBIT against {other}, Zipf {exponent},");
+        assert_eq!(of("skew", &row), "direction only", "published below {other}");
+    }
+    assert!(out.contains("mean write amplification over Zipf 0.2 to 1"), "{out}");
+    assert!(folder.path().join("league.html").is_file() && folder.path().join("league-skew.svg").is_file());
 }
 
 #[test]

@@ -11,8 +11,8 @@ use margay_workload::{OpKind, PageOp};
 #[derive(Debug)]
 pub(crate) enum Told {
     Nothing,
-    /// The stream of each operation.
-    Streams,
+    /// Each operation names its stream; these are the streams of the pages written before the run.
+    Streams(Vec<Option<u8>>),
     Lifetimes(Lifetimes),
 }
 
@@ -20,7 +20,7 @@ impl Told {
     /// What the placement of an experiment has to be told. For an oracle the operations are gone through once before the run.
     pub fn of(experiment: &Experiment, pages: u32, trace: Option<&TraceFacts>) -> Result<Self, LabError> {
         if experiment.placement.sees_streams() {
-            return Ok(Self::Streams);
+            return Ok(Self::Streams(streams_of_pages(&mut Ops::new(experiment, pages, trace)?, pages)?));
         }
         if !experiment.placement.is_oracle() {
             return Ok(Self::Nothing);
@@ -37,7 +37,8 @@ impl Told {
     /// The hint of a page that is written before the run.
     pub fn of_fill(&self, lpn: u32) -> Hint {
         match self {
-            Self::Nothing | Self::Streams => Hint::None,
+            Self::Nothing => Hint::None,
+            Self::Streams(of_pages) => of_pages[lpn as usize].map_or(Hint::None, Hint::Stream),
             Self::Lifetimes(lifetimes) => lifetimes.hint(lpn as usize),
         }
     }
@@ -46,13 +47,36 @@ impl Told {
     pub fn of_write(&mut self, op: &PageOp) -> Hint {
         match self {
             Self::Nothing => Hint::None,
-            Self::Streams => op.stream.map_or(Hint::None, Hint::Stream),
+            Self::Streams(_) => op.stream.map_or(Hint::None, Hint::Stream),
             Self::Lifetimes(lifetimes) => {
                 lifetimes.next += 1;
                 lifetimes.hint(lifetimes.next - 1)
             }
         }
     }
+}
+
+/// The stream of each page: that of its first operation, or, of a page without one, the stream of the most pages.
+fn streams_of_pages(ops: &mut Ops, pages: u32) -> Result<Vec<Option<u8>>, LabError> {
+    let mut streams = vec![None; pages as usize];
+    let mut counts = [0u32; 256];
+    let (mut left, mut batch) = (pages, Vec::new());
+    while left > 0 {
+        ops.next_batch(&mut batch, crate::run::BATCH)?;
+        if batch.is_empty() {
+            break;
+        }
+        for op in &batch {
+            if let (Some(stream), place @ None) = (op.stream, &mut streams[op.lpn as usize]) {
+                *place = Some(stream);
+                counts[usize::from(stream)] += 1;
+                left -= 1;
+            }
+        }
+    }
+    let usual = (0..=u8::MAX).max_by_key(|stream| counts[usize::from(*stream)]).filter(|_| left < pages);
+    streams.iter_mut().for_each(|stream| *stream = stream.or(usual));
+    Ok(streams)
 }
 
 /// How many host page writes after each write its page is written again or trimmed. Takes 4 bytes for each write of the run

@@ -203,7 +203,7 @@ fn cat_m6_at_90_10(leveling: &str, max_pages_per_write: u32) -> [f64; 3] {
     let device = DeviceSpec::load("intel-series2plus-24mb").unwrap();
     let mut experiment = Experiment { max_pages_per_write, ..Experiment::new(device, source) };
     (experiment.capacity, experiment.reserved_segments) = (Capacity::Pages(5245), 1);
-    experiment.selection = "cat:scale=1000s".parse().unwrap();
+    experiment.selection = "cat:preset=fms,scale=1000s".parse().unwrap();
     experiment.placement = "m6:mean=exact,scale=86400s".parse().unwrap();
     experiment.leveling = leveling.parse().unwrap();
     let mut sums = [0.0; 3];
@@ -494,9 +494,9 @@ fn what_knows_the_future_costs_less_than_what_infers_it_and_is_the_same_in_every
     };
     for (source, max_pages_per_write) in [("hot-cold:90/10", 0), ("hot-cold:90/10", 16), ("zipf:1.0,trims=0.05", 0)] {
         let (one, inferred) = (wa("m1", source, max_pages_per_write), wa("sepbit", source, max_pages_per_write));
-        let known = wa("fk:classes=9,widths=doubling", source, max_pages_per_write);
+        let known = wa("fk", source, max_pages_per_write);
         assert!(known < 0.9 * inferred && known < 0.8 * one, "{source}: {one} {inferred} {known}");
-        assert_eq!(known, wa("fk:classes=9,widths=doubling", source, max_pages_per_write));
+        assert_eq!(known, wa("fk", source, max_pages_per_write));
         assert_eq!(wa("fk:classes=1", source, max_pages_per_write), one, "one class is no separation");
     }
 }

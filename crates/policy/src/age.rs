@@ -1,6 +1,6 @@
 //! Time as policies see it, and the age transformation of cost-benefit and CAT.
 
-use crate::spec::{Args, Parameter};
+use crate::spec::{Args, Parameter, Preset};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -100,16 +100,31 @@ pub enum Shape {
 impl Shape {
     /// All shapes.
     pub const ALL: [Self; 3] = [Self::Log, Self::Linear, Self::Sqrt];
-    /// The names of [`Shape::ALL`].
-    pub const NAMES: &'static [&'static str] = &["log", "linear", "sqrt"];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Linear => "linear",
+            Self::Sqrt => "sqrt",
+        }
+    }
 }
 
 /// 1000 s of the FMS study's clock, as a multiple of its data set: 40.6 writes of 5245 pages.
 const AGE_SCALE: Scale = Scale::DeviceWrites(0.00775);
 
-/// The first parameter of the age transformation for a row; [`AgeFunction::from_args`] reads it.
-pub(crate) const SHAPE: Parameter =
-    Parameter::choice("shape", Shape::NAMES, "shape of the age transformation").always_printed();
+/// The first parameter of the age transformation for a row, with the names of all shapes, the row's default first;
+/// [`AgeFunction::from_args`] reads it.
+pub(crate) const fn shape(names: &'static [&'static str]) -> Parameter {
+    Parameter::choice("shape", names, "shape of the age transformation").always_printed()
+}
+/// The fit of the age transformation to the tables of the FMS study, on devices of other sizes and clocks too.
+pub(crate) const FMS: Preset = Preset {
+    name: "fms",
+    values: "shape=log,scale=0.00775d",
+    help: "meets the tables of the FMS study",
+    is_tried: false,
+};
 /// The second parameter of the age transformation for a row.
 pub(crate) const AGE: Parameter = Parameter::scale(
     "scale",
@@ -136,9 +151,11 @@ impl AgeFunction {
         Self { clock, shape, scale }
     }
 
-    /// The transformation with the parameters [`SHAPE`] and [`AGE`] of a row.
+    /// The transformation with the parameters [`shape()`] and [`AGE`] of a row.
     pub(crate) fn from_args(args: &Args, exported_pages: u32) -> Self {
-        Self::new(args.choice("shape", &Shape::ALL), args.scale("scale"), exported_pages)
+        let name = args.choice_name("shape");
+        let shape = Shape::ALL.into_iter().find(|shape| shape.name() == name).expect("a row names shapes");
+        Self::new(shape, args.scale("scale"), exported_pages)
     }
 
     /// f(age), with the age in units of [`AgeFunction::clock`].

@@ -46,6 +46,19 @@ pub enum Value {
     Absent,
 }
 
+/// Values of several parameters under a name: those that a paper's figures were fitted with, or a variant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Preset {
+    /// The name, written `preset=name`.
+    pub name: &'static str,
+    /// The values, written `key=value,key=value`. Keys beside the preset replace them.
+    pub values: &'static str,
+    /// What the values are for.
+    pub help: &'static str,
+    /// Whether a comparison of all policies tries it beside the defaults.
+    pub is_tried: bool,
+}
+
 /// The values that a parameter may have, with its default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParameterKind {
@@ -70,6 +83,8 @@ pub enum ParameterKind {
         /// The default.
         default: Scale,
     },
+    /// No value of its own: values of the other parameters under a name. It prints as those values.
+    Presets(&'static [Preset]),
 }
 
 impl ParameterKind {
@@ -79,6 +94,7 @@ impl ParameterKind {
             Self::Number { default, .. } => Value::Number(default),
             Self::Share { default } => Value::Share(default),
             Self::Scale { default } => Value::Scale(default),
+            Self::Presets(_) => Value::Absent,
         }
     }
 
@@ -99,6 +115,13 @@ impl ParameterKind {
             Self::Scale { .. } => match Scale::parse(text) {
                 Some(scale) => Ok(Value::Scale(scale)),
                 None => Err(SpecError::value(key, text, Scale::FORMS)),
+            },
+            Self::Presets(presets) => match presets.iter().find(|preset| preset.name == text) {
+                Some(_) => Ok(Value::Absent),
+                None => {
+                    let names: Vec<_> = presets.iter().map(|preset| preset.name).collect();
+                    Err(SpecError::value(key, text, &format!("one of {}", names.join(", "))))
+                }
             },
         }
     }
@@ -149,6 +172,11 @@ impl Parameter {
         Self { key, kind: ParameterKind::Scale { default }, help, brief: false }
     }
 
+    /// The names of `presets`, which stand for values of the parameters before it.
+    pub const fn presets(presets: &'static [Preset]) -> Self {
+        Self { key: "preset", kind: ParameterKind::Presets(presets), help: "values under a name", brief: true }
+    }
+
     /// The same, printed even if it is the default.
     pub const fn always_printed(self) -> Self {
         Self { brief: false, ..self }
@@ -160,6 +188,13 @@ impl Parameter {
             ParameterKind::Choice([first, rest @ ..]) => {
                 let rest: Vec<_> = rest.iter().map(|name| format!(", {name}")).collect();
                 format!("{first} (default){}: {}", rest.concat(), self.help)
+            }
+            ParameterKind::Presets(presets) => {
+                let named = presets.iter().map(|preset| {
+                    let tried = if preset.is_tried { "; margay compare tries it" } else { "" };
+                    format!(", {} ({}): {}{tried}", preset.name, preset.values, preset.help)
+                });
+                format!("none (default){}", named.collect::<String>())
             }
             kind => format!("{} (default): {}", kind.print(kind.default()), self.help),
         }
@@ -201,6 +236,15 @@ impl Args {
     pub fn share(&self, key: &str) -> f64 {
         let Value::Share(share) = self.get(key) else { panic!("'{key}' is no share") };
         share
+    }
+
+    /// The name of what was chosen.
+    pub fn choice_name(&self, key: &str) -> &'static str {
+        let at = self.parameters.iter().position(|parameter| parameter.key == key);
+        match (at.map(|at| self.parameters[at].kind), self.get(key)) {
+            (Some(ParameterKind::Choice(names)), Value::Choice(chosen)) => names[usize::from(chosen)],
+            _ => panic!("'{key}' is no choice"),
+        }
     }
 
     /// A span.
@@ -268,12 +312,47 @@ impl<K: PolicyKind> Spec<K> {
         K::rows().map(Self::of)
     }
 
+    /// The variants that a comparison of all policies tries beside the defaults.
+    pub fn variants() -> impl Iterator<Item = Self> {
+        Self::all().flat_map(|spec| {
+            let presets = spec.row.parameters.iter().filter_map(|parameter| match parameter.kind {
+                ParameterKind::Presets(presets) => Some(presets),
+                _ => None,
+            });
+            let tried = presets.flatten().filter(|preset| preset.is_tried);
+            tried.map(move |preset| Self::known(&format!("{}:preset={}", spec.row.name, preset.name)))
+        })
+    }
+
     /// The policy of a text that is known to be right, such as one in a program.
     ///
     /// # Panics
     /// If it is not.
     pub fn known(text: &str) -> Self {
         text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn is_preset(&self, key: &str) -> bool {
+        let is_it = |parameter: &&Parameter| parameter.key == key;
+        self.row.parameters.iter().find(is_it).is_some_and(|found| matches!(found.kind, ParameterKind::Presets(_)))
+    }
+
+    /// Sets a parameter, or all those that a preset names.
+    fn set(&mut self, key: &str, value: &str) -> Result<(), SpecError> {
+        let Some(at) = self.row.parameters.iter().position(|parameter| parameter.key == key) else {
+            let known: Vec<_> = self.row.parameters.iter().map(|parameter| parameter.key).collect();
+            let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+            return Err(SpecError(format!("'{}' has no parameter '{key}'; it has {known}", self.row.name)));
+        };
+        let Parameter { key, kind, .. } = self.row.parameters[at];
+        self.values[at] = kind.parse(key, value)?;
+        if let ParameterKind::Presets(presets) = kind {
+            let values = presets.iter().find(|preset| preset.name == value).map_or("", |preset| preset.values);
+            for (key, value) in values.split(',').filter_map(|part| part.split_once('=')) {
+                self.set(key, value)?;
+            }
+        }
+        Ok(())
     }
 
     /// The row: name, summary, parameters, source.
@@ -342,23 +421,25 @@ impl<K: PolicyKind> FromStr for Spec<K> {
         let row = K::rows().find(|row| row.name == name);
         let row = row.ok_or_else(|| SpecError::unknown(K::WHAT, name, K::rows().map(|row| row.name)))?;
         let mut spec = Self::of(row);
-        let mut given: Vec<&str> = Vec::new();
+        let mut given: Vec<(&str, &str)> = Vec::new();
         for part in rest.split(',').filter(|part| !part.is_empty()) {
             let Some((key, value)) = part.split_once('=') else {
                 return Err(SpecError(format!("'{part}' in '{text}': parameters are written key=value")));
             };
             let (key, value) = (key.trim(), value.trim());
-            if given.contains(&key) {
+            if given.iter().any(|(other, _)| *other == key) {
                 return Err(SpecError(format!("'{key}' is given twice in '{text}'")));
             }
-            given.push(key);
-            let Some(at) = row.parameters.iter().position(|parameter| parameter.key == key) else {
-                let known: Vec<_> = row.parameters.iter().map(|parameter| parameter.key).collect();
-                let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-                return Err(SpecError(format!("'{name}' has no parameter '{key}'; it has {known}")));
-            };
-            let Parameter { key, kind, .. } = &row.parameters[at];
-            spec.values[at] = kind.parse(key, value)?;
+            given.push((key, value));
+        }
+        // What stands beside a preset replaces its values, wherever it stands.
+        for (key, value) in &given {
+            spec.set(key, value)?;
+        }
+        for (key, value) in &given {
+            if !spec.is_preset(key) {
+                spec.set(key, value)?;
+            }
         }
         Ok(spec)
     }

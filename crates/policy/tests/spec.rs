@@ -16,6 +16,14 @@ fn prints_as_what_reads_as_the_same<K: PolicyKind>(specs: impl Iterator<Item = S
                     assert!(chosen.to_string().parse::<Spec<K>>().unwrap() == chosen, "{text}");
                 }
             }
+            if let ParameterKind::Presets(presets) = parameter.kind {
+                for preset in presets {
+                    let named: Spec<K> = format!("{}:preset={}", spec.name(), preset.name).parse().unwrap();
+                    let meant: Spec<K> = format!("{}:{}", spec.name(), preset.values).parse().unwrap();
+                    assert!(named == meant && named != spec, "{named}");
+                    assert!(named.to_string().parse::<Spec<K>>().unwrap() == named, "{named}");
+                }
+            }
             assert!(parameter.describe().contains("(default)"), "{}: {}", spec, parameter.key);
         }
     }
@@ -35,6 +43,21 @@ fn every_policy_is_read_printed_and_built() {
     {
         assert!(streams > 0);
     }
+}
+
+#[test]
+fn a_preset_stands_for_its_values_and_keys_beside_it_replace_them() {
+    let read = |text: &str| text.parse::<SelectionSpec>().unwrap().to_string();
+    assert_eq!(read("cost-benefit"), "cost-benefit:shape=linear,scale=0.00775d");
+    assert_eq!(read("cost-benefit:preset=fms"), "cost-benefit:shape=log,scale=0.00775d");
+    assert_eq!(read("cat:preset=fms,scale=1000s"), "cat:shape=log,scale=1000s");
+    assert_eq!(read("cat:scale=1000s,preset=fms"), "cat:shape=log,scale=1000s");
+    let error = "cat:preset=fma".parse::<SelectionSpec>().unwrap_err().to_string();
+    assert_eq!(error, "preset=fma: expected one of fms");
+    let variants: Vec<_> = SelectionSpec::variants().map(|spec| spec.to_string()).collect();
+    assert!(variants.contains(&read("cost-benefit:preset=recent")), "{variants:?}");
+    // A comparison of all policies with their variants stays quick.
+    assert!(SelectionSpec::variants().count() <= 4 && PlacementSpec::variants().count() <= 6);
 }
 
 #[test]

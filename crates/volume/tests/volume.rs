@@ -119,7 +119,7 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     assert!(error.starts_with("522240 bytes cannot be exported: the device holds 524288 bytes"), "{error}");
     let oracle = FormatOptions { placement: PlacementSpec::known("fk"), ..options() };
     let error = Volume::format(chip.clone(), &oracle).unwrap_err().to_string();
-    assert!(error.starts_with("the placement 'fk:classes=6' is an oracle"), "{error}");
+    assert!(error.starts_with("the placement 'fk:classes=8' is an oracle"), "{error}");
     let mut volume = Volume::format(chip.clone(), &options()).unwrap();
     let error = volume.write(700 * 512 - 1, &[1, 2], Hint::None).unwrap_err();
     assert_eq!(error.to_string(), "bytes 358399 to 358401 are past the end of the disk (358400 bytes)");

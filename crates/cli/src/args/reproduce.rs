@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub enum ReproduceCommand {
-    /// All studies: one HTML page for each paper, which can be read without it
+    /// The studies of three papers: one HTML page for each, which can be read without it
     All {
         /// Folder for the pages; tables (.csv) and plots (.svg) go to a folder in it for each study
         #[arg(long, short = 'o', value_name = "FOLDER", default_value = "report")]
@@ -93,6 +93,23 @@ pub enum ReproduceCommand {
         #[arg(long, default_value = "out/lda-gc")]
         folder: PathBuf,
         /// Run only the comparison of the schemes, not the sweeps of parameters
+        #[arg(long)]
+        tables_only: bool,
+        #[command(flatten)]
+        force: ForceArg,
+        /// Show no progress bars
+        #[arg(long, short = 'q')]
+        quiet: bool,
+    },
+    /// The league of placements and selections: FEMU's tutorials, SepBIT's synthetic workloads scaled down
+    League {
+        /// Number of seeds for each cell
+        #[arg(long, default_value_t = 3)]
+        seeds: u32,
+        /// Folder for the page (.html), tables (.csv) and plots (.svg)
+        #[arg(long, default_value = "out/league")]
+        folder: PathBuf,
+        /// Run only the tables and the skew, not the sweeps of garbage share and segment size
         #[arg(long)]
         tables_only: bool,
         #[command(flatten)]

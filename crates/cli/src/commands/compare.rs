@@ -7,8 +7,9 @@ use margay_lab::{Experiment, Outcome, Prepared, Settings, Sources};
 use margay_policy::spec::PolicyKind;
 use margay_policy::{PlacementSpec, SelectionSpec, Spec};
 
+/// The policies asked for; without any all of the table, and those variants of them that are worth trying.
 fn specs<K: PolicyKind>(asked: &Option<Vec<String>>) -> Result<Vec<Spec<K>>, Failure> {
-    let Some(asked) = asked else { return Ok(Spec::all().collect()) };
+    let Some(asked) = asked else { return Ok(Spec::all().chain(Spec::variants()).collect()) };
     Ok(asked.iter().flat_map(|text| split_list(text)).map(|text| text.parse()).collect::<Result<_, _>>()?)
 }
 
@@ -41,17 +42,41 @@ pub fn run_all(
     Ok(results.into_iter().collect::<Result<_, _>>()?)
 }
 
+/// Takes out placements with more streams than the device has room for, and returns their names.
+fn leave_out_unfit(placements: &mut Vec<PlacementSpec>, base: &Experiment) -> Result<Vec<String>, Failure> {
+    let (config, geometry) = (base.config(), base.device.geometry().map_err(margay_lab::LabError::from)?);
+    let pages = base.exported_pages()?;
+    let fits = |placement: &PlacementSpec| {
+        let streams = u32::from(placement.streams()) + u32::from(base.separate_read_only);
+        config.limit_pages(&geometry, streams).is_ok_and(|limit| pages <= limit)
+    };
+    if !placements.iter().any(fits) {
+        // The error of the first run says what is wrong.
+        return Ok(Vec::new());
+    }
+    let unfit = placements.iter().filter(|placement| !fits(placement)).map(ToString::to_string).collect();
+    placements.retain(fits);
+    Ok(unfit)
+}
+
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let (args, given) = Given::complete(args, &args.file)?;
     output::check(&args.output)?;
     let selections: Vec<SelectionSpec> = specs(&args.settings.selection)?;
     let mut placements: Vec<PlacementSpec> = specs(&args.settings.placement)?;
-    if args.settings.placement.is_none() && !args.many.all {
-        placements.retain(|placement| !placement.is_oracle());
+    if args.settings.placement.is_none() {
+        // Who has no streams gains nothing by a placement that goes by them, and who has them names it.
+        placements.retain(|placement| !placement.sees_streams() && (args.many.all || !placement.is_oracle()));
     }
     let settings = Settings { selection: None, placement: None, ..args.settings };
     let (base, prepared) = settings.prepare(&Sources::default())?;
     given.save("compare")?;
+    if args.settings.placement.is_none() {
+        let unfit = leave_out_unfit(&mut placements, &base)?;
+        if !unfit.is_empty() && !args.output.quiet {
+            eprintln!("left out, because the device has too little spare room for their streams: {}", unfit.join(", "));
+        }
+    }
     let mut experiments: Vec<Experiment> = Vec::new();
     for selection in &selections {
         for placement in &placements {

@@ -5,7 +5,7 @@ use crate::output::{figure, page, records, study, write_file};
 use indicatif::ProgressBar;
 use margay_host::Existing;
 use margay_lab::LabError;
-use margay_lab::reproduce::{Axis, Figure, Paper, Point, Reproduction, Watcher, fms, lda_gc, moda};
+use margay_lab::reproduce::{Axis, Figure, Paper, Point, Reproduction, Watcher, fms, lda_gc, league, moda};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,6 +101,7 @@ enum Study {
     Fms(fms::Options),
     Moda(moda::Options),
     LdaGc(lda_gc::Options, VmTraces),
+    League(league::Options),
 }
 
 impl Study {
@@ -131,6 +132,7 @@ impl Study {
             Self::Fms(_) => &fms::PAPER,
             Self::Moda(_) => &moda::PAPER,
             Self::LdaGc(..) => &lda_gc::PAPER,
+            Self::League(_) => &league::PAPER,
         }
     }
 
@@ -139,13 +141,16 @@ impl Study {
             Self::Fms(options) => fms::run(options, bar),
             Self::Moda(options) => moda::run(options, bar),
             Self::LdaGc(options, _) => lda_gc::run(options, bar),
+            Self::League(options) => league::run(options, bar),
         }
     }
 
     /// What the means are over.
     fn over(&self) -> String {
         match self {
-            Self::Fms(fms::Options { seeds, .. }) | Self::Moda(moda::Options { seeds, .. }) => format!("{seeds} seeds"),
+            Self::Fms(fms::Options { seeds, .. })
+            | Self::Moda(moda::Options { seeds, .. })
+            | Self::League(league::Options { seeds, .. }) => format!("{seeds} seeds"),
             Self::LdaGc(options, _) => format!("{} traces", options.traces.len()),
         }
     }
@@ -155,6 +160,7 @@ impl Study {
         match self {
             Self::Fms(options) => options.seeds == 8 && options.hp_trace.is_some() && options.hp_passes == 1,
             Self::Moda(options) => options.seeds == 5,
+            Self::League(options) => options.seeds == 3,
             Self::LdaGc(options, traces) => options.frames == 2048 && !options.counts_handover && traces.is_shared,
         }
     }
@@ -180,6 +186,11 @@ impl Study {
             }
             Self::Moda(options) => {
                 made.push(format!("seeds for each cell: {} (--seeds, 5 by default)", options.seeds));
+                made.push("no trace is needed".into());
+                made.push(part(options.tables_only).into());
+            }
+            Self::League(options) => {
+                made.push(format!("seeds for each cell: {} (--seeds, 3 by default)", options.seeds));
                 made.push("no trace is needed".into());
                 made.push(part(options.tables_only).into());
             }
@@ -224,6 +235,9 @@ pub fn run(command: ReproduceCommand) -> Result<(), Failure> {
         }
         ReproduceCommand::Moda { seeds, folder, tables_only, force, quiet } => {
             (vec![Study::Moda(moda::Options { seeds, tables_only })], folder, force, quiet, false)
+        }
+        ReproduceCommand::League { seeds, folder, tables_only, force, quiet } => {
+            (vec![Study::League(league::Options { seeds, tables_only })], folder, force, quiet, false)
         }
         ReproduceCommand::LdaGc { folder, traces, cache, count_handover, tables_only, force, quiet } => {
             (vec![Study::lda_gc(traces, cache.as_deref(), count_handover, tables_only)?], folder, force, quiet, false)

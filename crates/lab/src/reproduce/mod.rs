@@ -3,6 +3,7 @@
 mod figure;
 pub mod fms;
 pub mod lda_gc;
+pub mod league;
 pub mod moda;
 mod verdict;
 

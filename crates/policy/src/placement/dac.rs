@@ -1,7 +1,7 @@
 use super::{Placement, PlacementBuild, Subject, WithPages};
 use crate::age::{Clock, Now, Scale};
 use crate::segments::Segments;
-use crate::spec::{Parameter, Row};
+use crate::spec::{Parameter, Preset, Row};
 use margay_flash::SegmentId;
 
 /// The row of DAC.
@@ -10,7 +10,13 @@ pub(super) const ROW: Row<PlacementBuild> = Row {
     summary: "dynamic data clustering: pages move between regions as they are updated and copied",
     parameters: &[
         Parameter::number("regions", 4, 1..=64, "number of regions"),
-        Parameter::scale("threshold", Scale::DeviceWrites(1.0), "age of a segment from which its pages move down"),
+        Parameter::scale("threshold", Scale::DeviceWrites(0.5), "age of a segment from which its pages move down"),
+        Parameter::presets(&[Preset {
+            name: "wide",
+            values: "regions=8,threshold=4d",
+            help: "tells more temperatures apart, which serves wide spreads of them, such as those of real traces",
+            is_tried: true,
+        }]),
     ],
     source: "Chiang, Lee and Chang 1999",
     build: |args, exported_pages| {

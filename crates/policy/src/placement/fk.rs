@@ -1,7 +1,7 @@
 use super::{Placement, PlacementBuild, Subject, WithPages};
 use crate::age::Now;
 use crate::segments::Segments;
-use crate::spec::{Parameter, Row};
+use crate::spec::{Parameter, Preset, Row};
 use margay_flash::SegmentId;
 
 /// The row of FK.
@@ -9,22 +9,28 @@ pub(super) const ROW: Row<PlacementBuild> = Row {
     name: "fk",
     summary: "oracle, only in the laboratory: by the remaining life of each page, known from a pass over the workload before the run",
     parameters: &[
-        Parameter::number("classes", 6, 1..=64, "number of classes of remaining life"),
+        Parameter::number("classes", 8, 1..=64, "number of classes of remaining life"),
         Parameter::choice(
             "widths",
-            &["equal", "doubling"],
-            "whether every class is as long as a segment has pages, as in the paper, or each twice as long as the one before",
+            &["doubling", "equal"],
+            "whether each class is twice as long as the one before, or all are as long as a segment has pages",
         ),
+        Parameter::presets(&[Preset {
+            name: "paper",
+            values: "classes=6,widths=equal",
+            help: "as SepBIT was compared with",
+            is_tried: false,
+        }]),
     ],
     source: "Wang et al., FAST 2022 (FK, future knowledge)",
     build: |args, _| {
-        let is_doubling = args.choice("widths", &[false, true]);
+        let is_doubling = args.choice("widths", &[true, false]);
         WithPages::boxed(FutureKnowledge { classes: args.number("classes") as u8, is_doubling })
     },
 };
 
 /// FK, future knowledge: the class of a page is the number of whole segments that the host will write before it writes the
-/// page again, the last class having no end. With doubling widths class n begins at 2^n - 1 segments: few open segments then tell
+/// page again (equal widths), the last class having no end. With doubling widths class n begins at 2^n - 1 segments: few open segments then tell
 /// lives of very different length apart, on devices of many small segments too.
 ///
 /// Source: Wang, Yang, Lee et al., "Separating data via block invalidation time inference for write amplification reduction in

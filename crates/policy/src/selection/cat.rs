@@ -1,8 +1,8 @@
 use super::{Selection, SelectionBuild};
-use crate::age::{AGE, AgeFunction, Now, SHAPE};
+use crate::age::{self, AGE, AgeFunction, FMS, Now};
 use crate::index::{AgeTree, BucketBits, OpenOrder};
 use crate::segments::{Segments, Sizing, State};
-use crate::spec::{Args, Row};
+use crate::spec::{Args, Parameter, Row};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use margay_flash::SegmentId;
@@ -11,7 +11,7 @@ use margay_flash::SegmentId;
 pub(super) const ROW: Row<SelectionBuild> = Row {
     name: "cat",
     summary: "cost, age and times of erasure: smallest u / (1 - u) x (erases + 1) / f(age)",
-    parameters: &[SHAPE, AGE],
+    parameters: &[age::shape(&["sqrt", "linear", "log"]), AGE, Parameter::presets(&[FMS])],
     source: "Chiang and Chang 1999 (FMS J sec. 3)",
     build: SelectionBuild {
         new: |args, sizing| Box::new(Cat::new(sizing, AgeFunction::from_args(args, sizing.exported_pages))),

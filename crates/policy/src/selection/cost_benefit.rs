@@ -1,8 +1,8 @@
 use super::{OpenBuckets, Selection, SelectionBuild};
-use crate::age::{AGE, AgeFunction, Now, SHAPE};
+use crate::age::{self, AGE, AgeFunction, FMS, Now};
 use crate::index::BucketLists;
 use crate::segments::{Segments, Sizing};
-use crate::spec::{Args, Parameter, Row};
+use crate::spec::{Args, Parameter, Preset, Row};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use margay_flash::SegmentId;
@@ -11,7 +11,12 @@ use margay_flash::SegmentId;
 pub(super) const ROW: Row<SelectionBuild> = Row {
     name: "cost-benefit",
     summary: "largest age-weighted gain per copy, f(age) (1 - u) / 2u",
-    parameters: &[Parameter::choice("age", AgeOf::NAMES, "what age is counted from"), SHAPE, AGE],
+    parameters: &[
+        Parameter::choice("age", AgeOf::NAMES, "what age is counted from"),
+        age::shape(&["linear", "sqrt", "log"]),
+        AGE,
+        Parameter::presets(&[FMS, RECENT]),
+    ],
     source: "Kawaguchi et al. 1995; FMS J sec. 2",
     build: SelectionBuild {
         new: |args, sizing| {
@@ -23,6 +28,13 @@ pub(super) const ROW: Row<SelectionBuild> = Row {
         },
         scan: Some(scan_key),
     },
+};
+
+const RECENT: Preset = Preset {
+    name: "recent",
+    values: "age=invalidated,shape=log,scale=0.00775d",
+    help: "rests a segment that is losing pages; often better where what is hot changes, worse where nothing does",
+    is_tried: true,
 };
 
 fn scan_key(args: &Args, sizing: Sizing, segments: &Segments, id: SegmentId, now: Now) -> (f64, u64) {

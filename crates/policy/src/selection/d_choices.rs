@@ -21,7 +21,7 @@ pub(super) const RANDOM: Row<SelectionBuild> = Row {
 pub(super) const ROW: Row<SelectionBuild> = Row {
     name: "d-choices",
     summary: "fewest valid pages among d drawn at random",
-    parameters: &[Parameter::number("d", 10, 1..=100_000, "segments drawn")],
+    parameters: &[Parameter::number("d", 30, 1..=100_000, "segments drawn")],
     source: "Van Houdt 2013",
     build: SelectionBuild { new: |args, sizing| Box::new(DChoices::new(sizing, args.number("d"))), scan: None },
 };

@@ -11,7 +11,7 @@ use margay_flash::SegmentId;
 pub(super) const ROW: Row<SelectionBuild> = Row {
     name: "windowed-greedy",
     summary: "fewest valid pages among the segments sealed first",
-    parameters: &[Parameter::share("window", 0.25, "share of the segments that is looked at")],
+    parameters: &[Parameter::share("window", 0.75, "share of the segments that is looked at")],
     source: "Hu et al. 2009",
     build: SelectionBuild {
         new: |args, sizing| Box::new(WindowedGreedy::new(sizing, args.share("window"))),

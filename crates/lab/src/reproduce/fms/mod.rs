@@ -29,8 +29,8 @@ struct Policy {
 
 const POLICIES: [Policy; 3] = [
     Policy { name: "Greedy + M1", selection: "greedy", placement: "m1" },
-    Policy { name: "Cost-benefit + M4", selection: "cost-benefit:scale=1000s", placement: "m4" },
-    Policy { name: "CAT + M6", selection: "cat:scale=1000s", placement: "m6:mean=exact,scale=86400s" },
+    Policy { name: "Cost-benefit + M4", selection: "cost-benefit:preset=fms,scale=1000s", placement: "m4" },
+    Policy { name: "CAT + M6", selection: "cat:preset=fms,scale=1000s", placement: "m6:mean=exact,scale=86400s" },
 ];
 
 const PLACEMENTS: [(&str, &str); 6] = [

@@ -5,6 +5,7 @@
 
 mod dac;
 mod fine_grained;
+mod lifetime;
 mod page_based;
 mod placer;
 mod segment_based;
@@ -38,6 +39,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     dac::ROW,
     sepgc::ROW,
     sepbit::ROW,
+    lifetime::ROW,
 ];
 
 /// Stream of data that is, or may become, hot. Host writes go here.

@@ -5,6 +5,7 @@ mod cost_benefit;
 mod d_choices;
 mod fifo;
 mod greedy;
+mod lifetime;
 mod windowed;
 
 pub use cat::Cat;
@@ -32,6 +33,7 @@ static SELECTIONS: &[Row<SelectionBuild>] = &[
     d_choices::RANDOM,
     d_choices::ROW,
     windowed::ROW,
+    lifetime::ROW,
 ];
 
 /// A selection policy. The engine tells it of every event that can change its answer.

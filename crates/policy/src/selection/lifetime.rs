@@ -216,3 +216,74 @@ impl Selection for Lifetime {
         self.keys.first().map(|segment| SegmentId(segment as u32))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGES: u32 = 100;
+
+    /// A device of sealed segments, the first half of stream 0, the others of stream 1, all opened at write 0.
+    fn device(segments: u32) -> (Lifetime, Segments) {
+        let sizing = Sizing { segments, data_pages: PAGES, exported_pages: segments * PAGES, seed: 1 };
+        let (mut policy, mut account) = (Lifetime::new(sizing), Segments::new(segments, PAGES, false));
+        for id in account.ids() {
+            account.valid[id.index()] = PAGES;
+            account.stream[id.index()] = u8::from(id.0 >= segments / 2);
+            account.state[id.index()] = State::Sealed;
+            policy.opened(&account, id);
+            policy.sealed(&account, id);
+        }
+        (policy, account)
+    }
+
+    fn kill(policy: &mut Lifetime, segments: &mut Segments, segment: u32, pages: u32) {
+        for _ in 0..pages {
+            segments.valid[segment as usize] -= 1;
+            policy.invalidated(segments, SegmentId(segment), segments.valid[segment as usize]);
+        }
+    }
+
+    fn at(writes: u64) -> Now {
+        Now { us: 0, writes }
+    }
+
+    #[test]
+    fn a_segment_whose_stream_dies_quickly_waits_while_one_whose_stream_lives_on_is_cleaned_with_more_valid_pages() {
+        let (mut policy, mut segments) = device(64);
+        kill(&mut policy, &mut segments, 40, 1);
+        // Pages of stream 0 die in every period, those of stream 1 do not.
+        for period in 1..10 {
+            (0..32).for_each(|segment| kill(&mut policy, &mut segments, segment, 5));
+            assert!(policy.select(&segments, at(period * policy.period)).is_some());
+        }
+        kill(&mut policy, &mut segments, 50, 30);
+        kill(&mut policy, &mut segments, 7, 2);
+        assert!(segments.valid[7] < segments.valid[50]);
+        assert_eq!(policy.select(&segments, at(9 * policy.period + 1)), Some(SegmentId(50)));
+        // Of one stream and age, the one with the fewest valid pages.
+        kill(&mut policy, &mut segments, 60, 31);
+        assert_eq!(policy.select(&segments, at(9 * policy.period + 2)), Some(SegmentId(60)));
+        // One without valid pages costs nothing.
+        kill(&mut policy, &mut segments, 7, 53);
+        assert_eq!(policy.select(&segments, at(9 * policy.period + 3)), Some(SegmentId(7)));
+    }
+
+    #[test]
+    fn of_two_segments_alike_the_one_with_fewer_erases_is_cleaned() {
+        let (mut policy, mut segments) = device(8);
+        segments.erases = alloc::vec![50, 60, 60, 60, 60, 60, 40, 60];
+        segments.total_erases = 450;
+        (4..8).for_each(|segment| kill(&mut policy, &mut segments, segment, 40));
+        assert_eq!(policy.select(&segments, at(policy.period)), Some(SegmentId(6)));
+    }
+
+    #[test]
+    fn the_outlook_sees_that_all_pages_are_about_to_die() {
+        let mut hazards = [1e-6; octaves::COUNT];
+        let quiet = outlook(&hazards, 20);
+        hazards[22] = 1.0;
+        assert!(outlook(&hazards, 20) > 100.0 * quiet);
+        assert!(outlook(&hazards, 23) < 1.1e-6, "and no more once that age is over");
+    }
+}

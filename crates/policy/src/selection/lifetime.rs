@@ -137,7 +137,9 @@ impl Lifetime {
     }
 
     fn learn(&mut self, segments: &Segments, now: u64) {
-        let span = (now - self.learned) as f32;
+        let span = now - self.learned;
+        // After a mount, or before the device was full, nothing was watched for so long.
+        let is_watched = span <= PERIODS_PER_DEVICE_WRITE * self.period;
         self.learned = now;
         for segment in segments.ids() {
             let i = segment.index();
@@ -145,12 +147,12 @@ impl Lifetime {
                 continue;
             }
             let (before, valid) = (self.watched[i], segments.valid[i]);
-            if before != NEW && before >= valid {
-                let age = (now - (span * 0.5) as u64).saturating_sub(segments.opened_writes[i]);
+            if is_watched && before != NEW && before >= valid {
+                let age = (now - span / 2).saturating_sub(segments.opened_writes[i]);
                 let stream = &mut self.streams[usize::from(segments.stream[i])];
                 let age = octaves::of(age.min(u32::MAX.into()) as u32);
                 stream.deaths[age] += (before - valid) as f32;
-                stream.exposure[age] += (before + valid) as f32 * 0.5 * span;
+                stream.exposure[age] += (before + valid) as f32 * 0.5 * span as f32;
             }
             self.watched[i] = valid;
         }
@@ -267,6 +269,17 @@ mod tests {
         // One without valid pages costs nothing.
         kill(&mut policy, &mut segments, 7, 53);
         assert_eq!(policy.select(&segments, at(9 * policy.period + 3)), Some(SegmentId(7)));
+    }
+
+    #[test]
+    fn what_happened_before_a_mount_is_not_counted_as_time_without_deaths() {
+        let (mut policy, mut segments) = device(8);
+        let before = policy.clone();
+        kill(&mut policy, &mut segments, 0, 1);
+        policy.select(&segments, at(1 << 40));
+        assert_eq!(policy.streams[0].exposure, before.streams[0].exposure);
+        policy.select(&segments, at((1 << 40) + policy.period));
+        assert!(policy.streams[0].exposure.iter().sum::<f32>() > 0.0);
     }
 
     #[test]

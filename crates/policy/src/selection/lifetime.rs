@@ -209,11 +209,11 @@ impl Selection for Lifetime {
     }
 
     fn select(&mut self, segments: &Segments, now: Now) -> Option<SegmentId> {
-        if let Some(segment) = self.empty.first(0) {
-            return Some(SegmentId(segment));
-        }
         if now.writes >= self.learned + self.period {
             self.learn(segments, now.writes);
+        }
+        if let Some(segment) = self.empty.first(0) {
+            return Some(SegmentId(segment));
         }
         self.keys.first().map(|segment| SegmentId(segment as u32))
     }

@@ -12,6 +12,7 @@ pub mod age;
 pub mod allocator;
 pub mod index;
 pub mod leveling;
+mod octaves;
 pub mod placement;
 pub mod scan;
 mod segments;

@@ -33,6 +33,7 @@ mod fadac;
 mod fine_grained;
 mod fk;
 mod hinted;
+mod lifetime;
 mod mq;
 mod multilog;
 mod page_based;
@@ -79,6 +80,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     mq::ROW,
     sfr::ROW,
     warcip::ROW,
+    lifetime::ROW,
     hinted::ROW,
     fk::ROW,
 ];

@@ -6,6 +6,7 @@ mod cost_hotness;
 mod d_choices;
 mod fifo;
 mod greedy;
+mod lifetime;
 mod multilog;
 mod windowed;
 
@@ -36,6 +37,7 @@ static SELECTIONS: &[Row<SelectionBuild>] = &[
     windowed::ROW,
     cost_hotness::ROW,
     multilog::ROW,
+    lifetime::ROW,
 ];
 
 /// A selection policy. The engine tells it of every event that can change its answer.

@@ -1,0 +1,356 @@
+use super::{Placement, PlacementBuild, Subject, WithPages, heat};
+use crate::age::Now;
+use crate::octaves;
+use crate::segments::Segments;
+use crate::spec::Row;
+use alloc::boxed::Box;
+use margay_flash::SegmentId;
+
+/// The row of the placement by lifetime.
+pub(super) const ROW: Row<PlacementBuild> = Row {
+    name: "lifetime",
+    summary: "by the time that a page is expected to live on, learned from pages with the same intervals and age",
+    parameters: &[],
+    source: "docs/design-placement.md",
+    build: |_, exported_pages| WithPages::boxed(Lifetime::new(exported_pages)),
+};
+
+/// The greatest number of streams. They are used from the first on, the more the more segments can be spared.
+const STREAMS: u8 = 6;
+/// With so many segments more than the exported pages fill there is one stream more than two. An open segment for pages that
+/// could lie elsewhere costs more than it gains where few can be spared.
+const SPARE_SEGMENTS: [f64; STREAMS as usize - 2] = [10.0, 40.0, 160.0, 640.0];
+/// A stream takes remaining lives up to this many times those of the stream before.
+const RATIO: f64 = 4.0;
+/// Lives are learned anew so many times while the host writes the exported capacity once, but not more often than every
+/// [`MIN_PERIOD`] writes.
+const PERIODS_PER_DEVICE_WRITE: u32 = 16;
+const MIN_PERIOD: u32 = 64;
+/// What was learned loses a fifth of its weight in each period.
+const KEPT: f32 = 0.8;
+/// Pages that the lives of all pages are worth for those of an octave, and these for those of a class in it.
+const PRIOR_PAGES: f32 = 16.0;
+/// Pages that have to be left of an age for their remaining life to be known.
+const ENOUGH: f32 = 2.0;
+
+/// Classes of pages for each octave of their mean interval: the last interval was about the mean, under half of it, over
+/// twice as long.
+const TRENDS: usize = 3;
+/// Octaves of intervals.
+const OCTAVES: usize = Known::MEAN_BITS as usize;
+/// The class of pages without a known interval.
+const UNKNOWN: usize = OCTAVES * TRENDS;
+const CLASSES: usize = UNKNOWN + 1;
+
+/// What is known of a page.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// Host page writes when the host wrote it, modulo 2^32.
+    written: u32,
+    /// From the highest bit: the mean interval between its writes in units of [`Lifetime::shift`] ([`Known::MEAN_BITS`]), the
+    /// trend (2 bits), the number of intervals up to 15 (4 bits). 0 if no interval is known.
+    intervals: u32,
+}
+
+impl Known {
+    const COUNT_BITS: u32 = 4;
+    const TREND_BITS: u32 = 2;
+    const MEAN_BITS: u32 = 32 - Self::COUNT_BITS - Self::TREND_BITS;
+
+    fn mean(self) -> u32 {
+        self.intervals >> (32 - Self::MEAN_BITS)
+    }
+
+    #[inline]
+    fn class(self) -> usize {
+        if self.intervals == 0 {
+            return UNKNOWN;
+        }
+        let octave = 31 - (self.mean() | 1).leading_zeros() as usize;
+        let trend = (self.intervals >> Self::COUNT_BITS & 3) as usize;
+        octave * TRENDS + trend.min(TRENDS - 1)
+    }
+
+    /// The intervals with one more: the mean of the first, then a mean in which older ones fade, each new one having a
+    /// sixteenth.
+    #[inline]
+    fn with(self, interval: u32) -> u32 {
+        let interval = interval.min((1 << Self::MEAN_BITS) - 1);
+        let (mean, count) = (self.mean(), self.intervals & 15);
+        let shift = 32 - count.leading_zeros();
+        let trend = if count == 0 { 0 } else { u32::from(interval < mean / 2) | u32::from(interval > 2 * mean) << 1 };
+        let mean = (mean as i32 + ((interval as i32 - mean as i32) >> shift)).max(0) as u32;
+        mean << (32 - Self::MEAN_BITS) | trend << Self::COUNT_BITS | (count + 1).min(15)
+    }
+}
+
+/// Pages and how long they live.
+#[derive(Clone, Copy, Debug)]
+struct Lives {
+    /// Pages that the host wrote.
+    written: f32,
+    /// Those of them that died, by their age.
+    died: [f32; octaves::COUNT],
+}
+
+impl Lives {
+    const NONE: Self = Self { written: 0.0, died: [0.0; octaves::COUNT] };
+
+    fn add(&mut self, other: &Self, weight: f32) {
+        self.written += weight * other.written;
+        self.died.iter_mut().zip(&other.died).for_each(|(died, more)| *died += weight * more);
+    }
+
+    /// Adds so many pages of a larger group that these belong to, by which they are judged while they are few.
+    fn lean_on(&mut self, group: &Self, pages: f32) {
+        if group.written > 0.0 {
+            self.add(group, (pages / group.written).min(1.0));
+        }
+    }
+}
+
+/// Placement by the expected remaining lifetime, for host writes and for copies.
+///
+/// Each page has a class: the octave of the mean interval between its writes, and whether the last interval was far from that
+/// mean. For each class it is counted how many pages were written and at which age they died (were written again), so that
+/// for a page of any class and age the median of its remaining life is known. That decides on the stream, at a write
+/// (age 0) and at each copy. A class of which little is known is judged by all pages with such a mean, these by all
+/// pages. The number of streams follows from the segments that can be spared. Times are host page writes modulo 2^32. 8 bytes per
+/// page, 25 KiB of tables. O(1) per page, and a bounded work 16 times per device write. After a power loss intervals and
+/// tables begin anew. docs/design-placement.md has the reasons.
+#[derive(Clone, Debug)]
+struct Lifetime {
+    classes: Box<[Lives; CLASSES]>,
+    /// The stream of a page by its class and age.
+    streams: Box<[[u8; octaves::COUNT]; CLASSES]>,
+    exported: f64,
+    /// Intervals are kept in units of 2^this host page writes, so that eight device writes can be told from more.
+    shift: u32,
+    period: u32,
+    learned: u32,
+    is_new: bool,
+}
+
+impl Lifetime {
+    fn new(exported_pages: u32) -> Self {
+        let longest_bits = 64 - (8 * u64::from(exported_pages)).leading_zeros();
+        Self {
+            classes: Box::new([Lives::NONE; CLASSES]),
+            streams: Box::new([[0; octaves::COUNT]; CLASSES]),
+            exported: exported_pages.into(),
+            shift: longest_bits.saturating_sub(Known::MEAN_BITS),
+            period: (exported_pages / PERIODS_PER_DEVICE_WRITE).max(MIN_PERIOD),
+            learned: 0,
+            is_new: true,
+        }
+    }
+
+    /// Computes the streams from what was watched, of which a part is then forgotten.
+    #[cold]
+    fn learn(&mut self, segments: &Segments) {
+        let spare = f64::from(segments.len()) - self.exported / f64::from(segments.data_pages);
+        let used = 2 + SPARE_SEGMENTS.iter().filter(|least| spare >= **least).count();
+        // The device write is in the middle of the scale.
+        let bounds: [f64; STREAMS as usize - 1] = core::array::from_fn(|stream| {
+            let factor = libm::pow(RATIO, stream as f64 + 0.5 - used as f64 / 2.0);
+            if stream + 1 < used { self.exported * factor } else { f64::INFINITY }
+        });
+        let mut all = Lives::NONE;
+        self.classes.iter().for_each(|lives| all.add(lives, 1.0));
+        for (octave, streams) in self.streams.chunks_mut(TRENDS).enumerate() {
+            let classes = &self.classes[octave * TRENDS..][..streams.len()];
+            let mut near = Lives::NONE;
+            classes.iter().for_each(|lives| near.add(lives, 1.0));
+            // The mean interval says more than the lives of all pages while no such page was seen.
+            near.lean_on(&all, PRIOR_PAGES.min(near.written));
+            let is_unknown = octave == OCTAVES;
+            let usual = if is_unknown {
+                4.0 * self.exported
+            } else {
+                1.4 * octaves::start(2 * octave) * (1u64 << self.shift) as f64
+            };
+            for (lives, streams) in classes.iter().zip(streams) {
+                let mut lives = *lives;
+                lives.lean_on(&near, PRIOR_PAGES);
+                place(&lives, usual, &bounds, streams);
+            }
+        }
+        for lives in self.classes.iter_mut() {
+            lives.written *= KEPT;
+            lives.died.iter_mut().for_each(|died| *died *= KEPT);
+        }
+    }
+}
+
+/// The stream for each age: the first whose bound is above the remaining life. That is, in host page writes, the mean of the
+/// exponential distribution with the median of the pages that are left at this age; `usual` if too few are.
+fn place(lives: &Lives, usual: f64, bounds: &[f64], streams: &mut [u8; octaves::COUNT]) {
+    // Pages that live longer than each age, and in the end those that were not seen to die.
+    let mut left = [0.0; octaves::COUNT + 1];
+    left[octaves::COUNT] = (lives.written - lives.died.iter().sum::<f32>()).max(0.0);
+    for age in (0..octaves::COUNT).rev() {
+        left[age] = left[age + 1] + lives.died[age];
+    }
+    let mut last = 0;
+    for (age, stream) in streams.iter_mut().enumerate() {
+        let (start, half) = (octaves::start(age), left[age] / 2.0);
+        last = last.max(age);
+        while last < octaves::COUNT && left[last + 1] > half {
+            last += 1;
+        }
+        let remaining = if left[age] < ENOUGH {
+            usual.max(1.2 * start)
+        } else if last == octaves::COUNT {
+            f64::INFINITY
+        } else {
+            let part = f64::from((left[last] - half) / lives.died[last].max(1e-9)).clamp(0.0, 1.0);
+            let (from, to) = (octaves::start(last), octaves::start(last + 1));
+            let now = if last == age { start } else { 1.2 * start };
+            (from + (to - from) * part - now).max(0.05 * start) / core::f64::consts::LN_2
+        };
+        *stream = bounds.iter().filter(|bound| remaining >= **bound && bound.is_finite()).count() as u8;
+    }
+}
+
+impl Placement for Lifetime {
+    type Info = Known;
+
+    const HEAT_KIND: u8 = heat::WRITTEN;
+
+    fn streams(&self) -> u8 {
+        STREAMS
+    }
+
+    fn opened_at_start(&self) -> u8 {
+        0
+    }
+
+    #[inline]
+    fn write(&mut self, segments: &Segments, now: Now, _: Subject, old: Option<(SegmentId, Known)>) -> (u8, Known) {
+        let written = now.writes as u32;
+        if written.wrapping_sub(self.learned) >= self.period || self.is_new {
+            (self.learned, self.is_new) = (written, false);
+            self.learn(segments);
+        }
+        let mut known = Known { written, intervals: 0 };
+        if let Some((_, old)) = old {
+            let age = written.wrapping_sub(old.written);
+            self.classes[old.class()].died[octaves::of(age)] += 1.0;
+            known.intervals = old.with(age >> self.shift);
+        }
+        let class = known.class();
+        self.classes[class].written += 1.0;
+        (self.streams[class][0], known)
+    }
+
+    #[inline]
+    fn copy(&self, _: &Segments, _: SegmentId, now: Now, known: Known, _: u64) -> u8 {
+        let age = (now.writes as u32).wrapping_sub(known.written);
+        self.streams[known.class()][octaves::of(age)]
+    }
+
+    fn pack(&self, known: Known) -> u32 {
+        known.written
+    }
+
+    fn unpack(&mut self, written: u32, _: Now, _: Now) -> Known {
+        Known { written, intervals: 0 }
+    }
+
+    fn encode(&self, known: Known, _: Now) -> (u64, u32) {
+        (known.written.into(), known.intervals)
+    }
+
+    fn decode(&mut self, (written, intervals): (u64, u32), _: Now) -> Known {
+        Known { written: written as u32, intervals }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXPORTED: u32 = 10_000;
+
+    fn device() -> (Lifetime, Segments) {
+        // 50 segments more than the exported pages fill: five streams.
+        (Lifetime::new(EXPORTED), Segments::new(150, 100, false))
+    }
+
+    /// Writes pages with these intervals for some device writes; returns what is known of each page then.
+    fn run(policy: &mut Lifetime, segments: &Segments, intervals: &[u64]) -> alloc::vec::Vec<Known> {
+        let mut pages = alloc::vec![None; intervals.len()];
+        for writes in 1..6 * u64::from(EXPORTED) {
+            for (page, interval) in pages.iter_mut().zip(intervals) {
+                if writes.is_multiple_of(*interval) {
+                    let old = page.map(|known| (SegmentId(0), known));
+                    *page = Some(policy.write(segments, Now { us: 0, writes }, Subject::default(), old).1);
+                }
+            }
+        }
+        pages.into_iter().flatten().collect()
+    }
+
+    fn copy(policy: &Lifetime, segments: &Segments, known: Known, age: u32) -> u8 {
+        policy.copy(segments, SegmentId(0), Now { us: 0, writes: u64::from(known.written + age) }, known, 0)
+    }
+
+    #[test]
+    fn pages_with_long_intervals_go_to_later_streams_than_those_with_short_ones() {
+        let (mut policy, segments) = device();
+        let groups = [50, 3100, 20_000].map(|first| (first..first + 40).collect::<alloc::vec::Vec<u64>>());
+        let known = run(&mut policy, &segments, &groups.concat());
+        let streams = known.iter().map(|known| policy.streams[known.class()][0]).collect::<alloc::vec::Vec<_>>();
+        assert!(streams.chunks(40).all(|group| group.iter().all(|stream| *stream == group[0])), "{streams:?}");
+        assert!(streams[0] < streams[40] && streams[40] < streams[80], "{streams:?}");
+    }
+
+    #[test]
+    fn a_copy_of_a_page_that_is_about_to_be_written_goes_to_an_earlier_stream_than_a_young_one_and_one_overdue_to_a_late_one()
+     {
+        let (mut policy, segments) = device();
+        let many = (0..40).map(|page| 3100 + page).collect::<alloc::vec::Vec<_>>();
+        let known = run(&mut policy, &segments, &many)[0];
+        let [young, due, overdue] = [10, 3000, 50_000].map(|age| copy(&policy, &segments, known, age));
+        assert!(due < young && young < overdue, "{young} {due} {overdue}");
+    }
+
+    #[test]
+    fn there_are_two_streams_where_few_segments_can_be_spared_and_more_where_many_can() {
+        for (spare, streams) in [(5, 2), (12, 3), (50, 4), (200, 5), (700, 6)] {
+            let segments = Segments::new(100 + spare, 100, false);
+            let mut policy = Lifetime::new(EXPORTED);
+            let lives = [1, 200, 700, 3000, 11_000, 45_000];
+            run(&mut policy, &segments, &lives);
+            let last = *policy.streams.iter().flatten().max().unwrap();
+            assert_eq!(last + 1, streams, "{spare} segments");
+        }
+    }
+
+    #[test]
+    fn the_mean_interval_follows_and_the_trend_says_that_the_last_one_was_far_from_it() {
+        let mut known = Known::default();
+        assert_eq!(known.class(), UNKNOWN);
+        for _ in 0..40 {
+            known.intervals = known.with(1000);
+        }
+        assert_eq!((known.mean(), known.class()), (1000, 9 * TRENDS));
+        let (short, long) = (known.with(100), known.with(u32::MAX));
+        let class = |intervals| Known { written: 0, intervals }.class() % TRENDS;
+        assert_eq!((class(short), class(long)), (1, 2));
+        assert!((900..1000).contains(&Known { written: 0, intervals: short }.mean()));
+    }
+
+    #[test]
+    fn what_is_known_of_a_page_survives_a_checkpoint_and_of_its_tag_the_time_of_its_write() {
+        let (mut policy, _) = device();
+        let known = Known { written: 77, intervals: 1234 << 6 | 17 };
+        let now = Now { us: 5, writes: 100 };
+        let encoded = policy.encode(known, now);
+        let decoded = policy.decode(encoded, now);
+        assert_eq!((decoded.written, decoded.intervals), (77, 1234 << 6 | 17));
+        let tag = policy.pack(known);
+        let unpacked = policy.unpack(tag, now, now);
+        assert_eq!((unpacked.written, unpacked.class()), (77, UNKNOWN));
+    }
+}

@@ -5,6 +5,7 @@
 
 mod dac;
 mod fine_grained;
+mod midas;
 mod page_based;
 mod placer;
 mod segment_based;
@@ -20,6 +21,7 @@ pub use segment_based::SegmentBased;
 pub use sequential::{Key, Sequential, Sorted};
 
 use crate::age::{Now, Scale};
+use crate::bounds::Bounds;
 use crate::segments::Segments;
 use crate::spec::{Args, Parameter, PolicyKind, Row, Spec};
 use alloc::boxed::Box;
@@ -38,6 +40,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     dac::ROW,
     sepgc::ROW,
     sepbit::ROW,
+    midas::ROW,
 ];
 
 /// Stream of data that is, or may become, hot. Host writes go here.
@@ -276,6 +279,12 @@ pub trait Placement: fmt::Debug + Send + Sized {
 
     /// The class that the policy has put a file into, if it classifies files.
     fn class_of_file(&self, _object: u32) -> Option<&'static str> {
+        None
+    }
+
+    /// How long its streams keep their segments, if the policy decides that, too. The engine copies it into
+    /// [`Segments::bounds`] before each choice of a victim if its version has changed.
+    fn bounds(&self) -> Option<&Bounds> {
         None
     }
 }

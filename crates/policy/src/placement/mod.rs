@@ -4,6 +4,7 @@
 //! engine holds it as a [`Placer`], which keeps those values and hides their type.
 
 mod dac;
+mod dogi;
 mod fine_grained;
 mod midas;
 mod page_based;
@@ -41,6 +42,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     sepgc::ROW,
     sepbit::ROW,
     midas::ROW,
+    dogi::ROW,
 ];
 
 /// Stream of data that is, or may become, hot. Host writes go here.
@@ -199,6 +201,9 @@ pub trait Placement: fmt::Debug + Send + Sized {
 
     /// The kind of information that [`Placement::pack`] returns; [`heat::NONE`] if nothing has to be kept on flash.
     const HEAT_KIND: u8 = heat::NONE;
+
+    /// The seed of the policy's own random choices. Called once, before anything else, by those who know one; 0 otherwise.
+    fn seed(&mut self, _seed: u64) {}
 
     /// Number of streams.
     fn streams(&self) -> u8;

@@ -119,6 +119,9 @@ pub trait Placer: fmt::Debug + Send {
     /// See [`Placement::class_of_file`].
     fn class_of_file(&self, object: u32) -> Option<&'static str>;
 
+    /// See [`Placement::seed`].
+    fn seed(&mut self, _seed: u64) {}
+
     /// See [`Placement::bounds`].
     fn bounds(&self) -> Option<&Bounds> {
         None
@@ -346,6 +349,10 @@ impl<P: Placement> Placer for WithPages<P> {
 
     fn class_of_file(&self, object: u32) -> Option<&'static str> {
         self.policy.class_of_file(object)
+    }
+
+    fn seed(&mut self, seed: u64) {
+        self.policy.seed(seed);
     }
 
     fn bounds(&self) -> Option<&Bounds> {

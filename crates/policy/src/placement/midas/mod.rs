@@ -197,7 +197,7 @@ impl Midas {
     }
 
     fn epoch_writes(&self, segments: &Segments) -> u64 {
-        let writes = u64::from(segments.len()) * u64::from(segments.data_pages) * EPOCH << self.doubled;
+        let writes = (u64::from(segments.len()) * u64::from(segments.data_pages) * EPOCH) << self.doubled;
         writes.min(1 << 31)
     }
 

@@ -31,6 +31,13 @@ pub enum Tail {
     FewestValid,
 }
 
+impl Tail {
+    /// All rules.
+    pub(crate) const ALL: [Self; 2] = [Self::CostBenefit, Self::FewestValid];
+    /// The names of [`Tail::ALL`].
+    pub(crate) const NAMES: &'static [&'static str] = &["cost-benefit", "fewest-valid"];
+}
+
 /// What a placement says of the segments of its streams; the selection `grouped` keeps to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {

@@ -10,7 +10,7 @@ fn device() -> (Dogi, Segments) {
         segments.valid[i] = 32;
     }
     segments.total_valid = 3000;
-    (Dogi::new(8, EXPORTED), segments)
+    (Dogi::new(8, Tail::CostBenefit, EXPORTED), segments)
 }
 
 fn at(writes: u64) -> Now {

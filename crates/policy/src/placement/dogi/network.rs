@@ -72,8 +72,8 @@ impl<const N: usize, const M: usize> Layer<N, M> {
         })
     }
 
-    fn values(&mut self) -> impl Iterator<Item = &mut f32> {
-        self.weights.iter_mut().flatten().chain(&mut self.biases)
+    fn slices(&mut self) -> [&mut [f32]; 2] {
+        [self.weights.as_flattened_mut(), &mut self.biases]
     }
 }
 
@@ -103,8 +103,10 @@ impl Weights {
         best as u8
     }
 
-    fn values(&mut self) -> impl Iterator<Item = &mut f32> {
-        self.first.values().chain(self.second.values()).chain(self.third.values())
+    /// All values, in slices that are as long for all of a kind.
+    fn slices(&mut self) -> [&mut [f32]; 6] {
+        let ([a, b], [c, d], [e, f]) = (self.first.slices(), self.second.slices(), self.third.slices());
+        [a, b, c, d, e, f]
     }
 }
 
@@ -181,14 +183,18 @@ impl Network {
         }
         let unbias = adam.powers.map(|power| 1.0 / (1.0 - power));
         let scale = 1.0 / count.max(1) as f32;
-        let [mean, square] = &mut adam.moments;
-        let moments = mean.values().zip(square.values());
-        for ((weight, gradient), (mean, square)) in self.weights.values().zip(adam.gradient.values()).zip(moments) {
-            let slope = *gradient * scale + DECAY * *weight;
-            *mean = BETA[0] * *mean + (1.0 - BETA[0]) * slope;
-            *square = BETA[1] * *square + (1.0 - BETA[1]) * slope * slope;
-            *weight -= RATE * *mean * unbias[0] / (libm::sqrtf(*square * unbias[1]) + EPSILON);
-            *gradient = 0.0;
+        let [means, squares] = &mut adam.moments;
+        let moments = means.slices().into_iter().zip(squares.slices());
+        let weights = self.weights.slices().into_iter().zip(adam.gradient.slices());
+        for ((weights, gradients), (means, squares)) in weights.zip(moments) {
+            let moments = means.iter_mut().zip(squares);
+            for ((weight, gradient), (mean, square)) in weights.iter_mut().zip(gradients).zip(moments) {
+                let slope = *gradient * scale + DECAY * *weight;
+                *mean = BETA[0] * *mean + (1.0 - BETA[0]) * slope;
+                *square = BETA[1] * *square + (1.0 - BETA[1]) * slope * slope;
+                *weight -= RATE * *mean * unbias[0] / (libm::sqrtf(*square * unbias[1]) + EPSILON);
+                *gradient = 0.0;
+            }
         }
     }
 }
@@ -254,7 +260,13 @@ mod tests {
                 network.learn(&input, class);
                 network.step(1);
             }
-            network.weights.values().map(|weight| weight.to_bits()).collect::<alloc::vec::Vec<_>>()
+            network
+                .weights
+                .slices()
+                .into_iter()
+                .flatten()
+                .map(|weight| weight.to_bits())
+                .collect::<alloc::vec::Vec<_>>()
         };
         assert_eq!(trained(3), trained(3));
         assert_ne!(trained(3), trained(4));

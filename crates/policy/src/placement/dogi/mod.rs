@@ -121,7 +121,8 @@ impl Info {
 /// paid without them are given up until a later training. Without the last a wrong model could cost a WA of 16 for long,
 /// because a group keeps its invalid pages until they are due.
 ///
-/// Memory: 8 bytes per page; samples 2.3 and training sets 0.5 bytes per exported page. Instructions: see docs/placements.md.
+/// Memory: 8 bytes per page; samples 2.5 bytes per exported page. 3,270 instructions per host write of the whole engine, half of them
+/// for training, where greedy + m1 has 275 (docs/placements.md).
 #[derive(Clone, Debug)]
 struct Dogi {
     streams: u8,

@@ -129,18 +129,20 @@ struct Model {
 /// to the hot group if the 2-bit counter of the page is full, else to group 1; what is valid of a victim goes to the next
 /// group, and the last one keeps its own. All but the last are queues of a fixed size ([`Placement::bounds`]); the last one is
 /// cleaned by cost-benefit with the square root of the age. The intervals between writes of a page, counted over an epoch
-/// (four writes of the flash, from two device writes on), give by a Markov chain the write amplification of any choice of
-/// sizes, which a search then chooses. A group of which 0.10 more is valid than predicted is merged with all later ones into a tail
+/// (four writes of the flash, from two device writes on), give the write amplification of any choice of sizes, of
+/// which a search finds a good one. A group of which 0.10 more is valid than predicted is merged with all later ones into a tail
 /// of four streams by number of copies, which is also how it starts, and starts anew after a mount.
 ///
 /// Readings: all pages are counted, not one in a hundred, because a small device has too few; a bin is a quarter of a segment,
-/// and longer if that would give over 2^16; the share of hot traffic that the model takes for measured is that of the shortest
-/// intervals; data never written again takes its space with it; sizes over 64 segments are tried in steps of a 32nd;
-/// the margins of 50 segments are 2.4 % of the device. No more groups are open than half of the spare segments. With another
-/// selection than `grouped` the queues are not kept, and this is the chain alone.
+/// and longer if that would give over 2^16; intervals that the ends of the epoch cut are made up for exactly; the hot group
+/// grows until one more segment would take under 0.5 % of the writes; the share of hot traffic that the model takes for
+/// measured is that of the shortest intervals; data never written again takes its space with it; sizes over 64 segments are
+/// tried in steps of a 32nd; the margins of 50 segments are 2.4 % of the device. No more groups are open than half of the spare
+/// segments. With another selection than `grouped` the queues are not kept, and this is the chain alone.
 ///
-/// Memory: 4 bytes per page; the histogram, 4 bytes for each quarter of a segment in an epoch (16 for a segment), and six times as
-/// much while a search is under way. Time is host page writes: a search tries 32 choices every 16 host writes.
+/// Memory: 4 bytes per page; 64 bytes per segment for the histogram, and 400 while a search is under way. Time is host
+/// page writes: a search tries 32 choices every 16 host writes. 450 instructions per host write of the whole engine where greedy + m1
+/// has 275 and three times the copies (docs/placements.md).
 #[derive(Clone, Debug)]
 struct Midas {
     streams: u8,

@@ -483,7 +483,8 @@ impl Placement for Midas {
     }
 
     fn pack(&self, info: Info) -> u32 {
-        info.0
+        // Other placements read the tag as a time.
+        info.0 & !MAX_COUNTER
     }
 
     fn unpack(&mut self, written: u32, _: Now, _: Now) -> Info {

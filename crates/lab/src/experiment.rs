@@ -185,7 +185,7 @@ impl Experiment {
 
     /// Whether another seed gives another result: the workload is drawn at random, or the selection draws.
     pub fn is_random(&self) -> bool {
-        let draws = matches!(self.selection.name(), "random" | "d-choices");
+        let draws = matches!(self.selection.name(), "random" | "d-choices") || self.placement.name() == "dogi";
         let workload = match &self.source {
             Source::Workload(spec) => spec.pattern != Pattern::Sequential || spec.arrival != Arrival::Asap,
             Source::Trace(_) => false,

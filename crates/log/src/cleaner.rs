@@ -151,7 +151,10 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
         let victim = match chosen {
             Some(victim) => victim,
-            None => self.selection.select(&self.segments, self.now)?,
+            None => {
+                self.copy_bounds();
+                self.selection.select(&self.segments, self.now)?
+            }
         };
         debug_assert!(chosen.is_some() || self.segments.is_candidate(victim), "segment {victim} is no candidate");
         self.take(victim);
@@ -164,6 +167,15 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.sort_valid(victim);
         }
         Some(victim)
+    }
+
+    /// Shows the selection what the placement says of its streams, if that has changed.
+    fn copy_bounds(&mut self) {
+        if let Some(bounds) = self.placement.bounds()
+            && bounds.version != self.segments.bounds.version
+        {
+            self.segments.bounds.clone_from(bounds);
+        }
     }
 
     /// Asks the client which pages of a victim it gives up, and invalidates those.

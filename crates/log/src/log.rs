@@ -405,6 +405,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.device.finish(head.segment, Ppn(head.next))?;
         self.counters.metadata_pages += u64::from(self.config.summary_pages);
         self.segments.state[head.segment.index()] = State::Sealed;
+        self.segments.sealed_writes[i] = self.now.writes;
         self.selection.sealed(&self.segments, head.segment);
         if let Some(leveling) = &mut self.leveling {
             leveling.sealed(&self.segments, head.segment);

@@ -14,11 +14,16 @@ pub struct Policies {
 impl Policies {
     /// Policies of the tables, for a device of the given size.
     pub fn new(selection: SelectionSpec, placement: PlacementSpec, sizing: Sizing) -> Self {
-        Self { selection: selection.build(sizing), placement: placement.build(sizing.exported_pages) }
+        Self::seeded(selection, placement.build(sizing.exported_pages), sizing)
     }
 
     /// Policies of the tables for a file system.
     pub fn for_files(selection: SelectionSpec, allocator: AllocatorSpec, sizing: Sizing) -> Self {
-        Self { selection: selection.build(sizing), placement: allocator.build(sizing.exported_pages) }
+        Self::seeded(selection, allocator.build(sizing.exported_pages), sizing)
+    }
+
+    fn seeded(selection: SelectionSpec, mut placement: Box<dyn Placer>, sizing: Sizing) -> Self {
+        placement.seed(sizing.seed);
+        Self { selection: selection.build(sizing), placement }
     }
 }

@@ -99,6 +99,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.segments.stream[i] = segment.stream;
             self.segments.opened_us[i] = segment.opened_us;
             self.segments.opened_writes[i] = segment.opened_writes;
+            self.segments.sealed_writes[i] = segment.opened_writes;
             self.segments.total_erases += u64::from(segment.erases);
             self.segments.max_erases = self.segments.max_erases.max(segment.erases);
             self.segments.in_use += u32::from(matches!(segment.state, State::Open | State::Sealed));

@@ -10,6 +10,7 @@ extern crate alloc;
 
 pub mod age;
 pub mod allocator;
+mod bounds;
 pub mod index;
 pub mod leveling;
 mod octaves;
@@ -21,6 +22,7 @@ pub mod spec;
 
 pub use age::{AgeFunction, Clock, Now, Scale, Shape};
 pub use allocator::AllocatorSpec;
+pub use bounds::{Bound, Bounds, StreamBound, Tail};
 pub use leveling::{LevelAction, Leveling, LevelingSpec};
 pub use placement::{Content, Hint, Pages, Placement, PlacementSpec, Placer, Subject, Written};
 pub use segments::{PageSums, Segments, Sizing, State};

@@ -1,4 +1,5 @@
 use crate::age::{Clock, Now};
+use crate::bounds::Bounds;
 use alloc::{vec, vec::Vec};
 use margay_flash::SegmentId;
 
@@ -82,6 +83,8 @@ pub struct Segments {
     pub opened_writes: Vec<u64>,
     /// Number of its opening, ascending over all openings.
     pub opened_sequence: Vec<u64>,
+    /// Host page writes when it was sealed; when it was opened, if it was sealed before the device was mounted.
+    pub sealed_writes: Vec<u64>,
     /// Time of the workload when a page of it was last invalidated, in microseconds; kept only for policies that ask
     /// for it.
     pub invalidated_us: Vec<u64>,
@@ -99,6 +102,8 @@ pub struct Segments {
     pub max_erases: u32,
     /// Number of erases of all segments together.
     pub total_erases: u64,
+    /// What the placement says of the segments of its streams, as of the last cleaning.
+    pub bounds: Bounds,
 }
 
 impl Segments {
@@ -116,6 +121,7 @@ impl Segments {
             opened_us: vec![0; n],
             opened_writes: vec![0; n],
             opened_sequence: vec![0; n],
+            sealed_writes: vec![0; n],
             invalidated_us: vec![0; m],
             invalidated_writes: vec![0; m],
             invalidated_sequence: vec![0; m],
@@ -124,6 +130,7 @@ impl Segments {
             in_use: 0,
             max_erases: 0,
             total_erases: 0,
+            bounds: Bounds::default(),
         }
     }
 

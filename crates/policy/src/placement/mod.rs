@@ -28,12 +28,14 @@ macro_rules! number_for_a_page {
 }
 
 mod dac;
+mod dogi;
 mod eti;
 mod fadac;
 mod fine_grained;
 mod fk;
 mod hinted;
 mod lifetime;
+mod midas;
 mod mq;
 mod multilog;
 mod page_based;
@@ -55,6 +57,7 @@ pub use segment_based::SegmentBased;
 pub use sequential::{Key, Sequential, Sorted};
 
 use crate::age::{Now, Scale};
+use crate::bounds::Bounds;
 use crate::segments::{PageSums, Segments};
 use crate::spec::{Args, Parameter, PolicyKind, Row, Spec};
 use alloc::boxed::Box;
@@ -80,6 +83,8 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     mq::ROW,
     sfr::ROW,
     warcip::ROW,
+    midas::ROW,
+    dogi::ROW,
     lifetime::ROW,
     hinted::ROW,
     fk::ROW,
@@ -288,6 +293,9 @@ pub trait Placement: fmt::Debug + Send + Sized {
     /// The kind of information that [`Placement::pack`] returns; [`heat::NONE`] if nothing has to be kept on flash.
     const HEAT_KIND: u8 = heat::NONE;
 
+    /// The seed of the policy's own random choices. Called once, before anything else, by those who know one; 0 otherwise.
+    fn seed(&mut self, _seed: u64) {}
+
     /// Number of streams.
     fn streams(&self) -> u8;
 
@@ -377,6 +385,12 @@ pub trait Placement: fmt::Debug + Send + Sized {
 
     /// The class that the policy has put a file into, if it classifies files.
     fn class_of_file(&self, _object: u32) -> Option<&'static str> {
+        None
+    }
+
+    /// How long its streams keep their segments, if the policy decides that, too. The engine copies it into
+    /// [`Segments::bounds`] before each choice of a victim if its version has changed.
+    fn bounds(&self) -> Option<&Bounds> {
         None
     }
 }

@@ -1,5 +1,6 @@
 use super::{Content, Pages, Placement, Subject, Written};
 use crate::age::Now;
+use crate::bounds::Bounds;
 use crate::segments::{PageSums, Segments};
 use alloc::boxed::Box;
 use alloc::{vec, vec::Vec};
@@ -133,6 +134,14 @@ pub trait Placer: fmt::Debug + Send {
 
     /// See [`Placement::class_of_file`].
     fn class_of_file(&self, object: u32) -> Option<&'static str>;
+
+    /// See [`Placement::seed`].
+    fn seed(&mut self, _seed: u64) {}
+
+    /// See [`Placement::bounds`].
+    fn bounds(&self) -> Option<&Bounds> {
+        None
+    }
 }
 
 /// A [`Placement`] with the information that it keeps for every physical page.
@@ -408,6 +417,14 @@ impl<P: Placement> Placer for WithPages<P> {
 
     fn class_of_file(&self, object: u32) -> Option<&'static str> {
         self.policy.class_of_file(object)
+    }
+
+    fn seed(&mut self, seed: u64) {
+        self.policy.seed(seed);
+    }
+
+    fn bounds(&self) -> Option<&Bounds> {
+        self.policy.bounds()
     }
 }
 

@@ -89,7 +89,7 @@ fn costs(data_pages: u32) -> Vec<f64> {
 /// oldest candidate of the device could not make them win.
 #[derive(Clone, Debug)]
 pub struct CostBenefit {
-    buckets: OpenBuckets,
+    pub(super) buckets: OpenBuckets,
     age: AgeFunction,
     costs: Vec<f64>,
 }

@@ -6,6 +6,7 @@ mod cost_hotness;
 mod d_choices;
 mod fifo;
 mod greedy;
+mod grouped;
 mod lifetime;
 mod multilog;
 mod windowed;
@@ -38,6 +39,7 @@ static SELECTIONS: &[Row<SelectionBuild>] = &[
     cost_hotness::ROW,
     multilog::ROW,
     lifetime::ROW,
+    grouped::ROW,
 ];
 
 /// A selection policy. The engine tells it of every event that can change its answer.
@@ -148,13 +150,16 @@ impl OpenBuckets {
         Self { order, bits, empty: BucketBits::new(1, segments as usize), lowest: data_pages }
     }
 
-    pub fn opened(&mut self, segments: &Segments, segment: SegmentId) {
-        if self.order.open(segment) {
+    /// Gives the segment the next column. True if that took renumbering, so that all sealed segments were entered anew.
+    pub fn opened(&mut self, segments: &Segments, segment: SegmentId) -> bool {
+        let moved = self.order.open(segment);
+        if moved {
             self.bits.clear_all();
             for id in segments.ids().filter(|id| segments.state[id.index()] == crate::State::Sealed) {
                 self.sealed(segments, id);
             }
         }
+        moved
     }
 
     pub fn sealed(&mut self, segments: &Segments, segment: SegmentId) {
@@ -186,6 +191,12 @@ impl OpenBuckets {
     }
 
     pub fn taken(&mut self, segments: &Segments, segment: SegmentId) {
+        self.remove(segments, segment);
+        self.order.release(segment);
+    }
+
+    /// Takes a sealed segment out of the rows; it keeps its column.
+    pub fn remove(&mut self, segments: &Segments, segment: SegmentId) {
         let (valid, column) = (segments.valid[segment.index()], self.order.column(segment));
         self.bits.clear(0, column);
         if valid == 0 {
@@ -193,7 +204,6 @@ impl OpenBuckets {
         } else {
             self.bits.clear(valid, column);
         }
-        self.order.release(segment);
     }
 
     /// The fully invalid segment with the lowest number.

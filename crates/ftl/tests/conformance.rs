@@ -305,7 +305,7 @@ proptest! {
 
 #[test]
 fn sorting_a_victim_changes_nothing_when_one_segment_is_cleaned_at_a_time() {
-    let setup = Setup { segments: 40, pages_per_segment: 32, config: Config::default(), percent: 100 };
+    let setup = Setup { segments: 60, pages_per_segment: 32, config: Config::default(), percent: 90 };
     let steps: Vec<_> =
         (0..20_000u32).map(|i| Step::Write { lpn: i.wrapping_mul(2_654_435_761) >> 7, read_only: false }).collect();
     let cost = |placement: &str| {

@@ -73,7 +73,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     given.save("compare")?;
     if args.settings.placement.is_none() {
         let unfit = leave_out_unfit(&mut placements, &base)?;
-        if !unfit.is_empty() && !args.output.quiet {
+        if !unfit.is_empty() {
             eprintln!("left out, because the device has too little spare room for their streams: {}", unfit.join(", "));
         }
     }

@@ -287,6 +287,10 @@ pub trait PolicyKind: 'static {
     /// How an entry is built.
     type Build: Copy + 'static;
 
+    /// Names of those that a comparison tries unless it is asked for more: what was the best somewhere in docs/league.md,
+    /// and what others are measured by.
+    const USUAL: &'static [&'static str] = &[];
+
     /// The rows of the table. Where two rows have the same name, it means the first.
     fn rows() -> impl Iterator<Item = &'static Row<Self::Build>> + Clone;
 }
@@ -312,7 +316,13 @@ impl<K: PolicyKind> Spec<K> {
         K::rows().map(Self::of)
     }
 
-    /// The variants that a comparison of all policies tries beside the defaults.
+    /// Those that a comparison tries unless it is asked for more, and their variants.
+    pub fn usual() -> impl Iterator<Item = Self> {
+        let is_usual = |spec: &Self| K::USUAL.contains(&spec.row.name);
+        Self::all().chain(Self::variants()).filter(is_usual)
+    }
+
+    /// The variants that a comparison tries beside the defaults.
     pub fn variants() -> impl Iterator<Item = Self> {
         Self::all().flat_map(|spec| {
             let presets = spec.row.parameters.iter().filter_map(|parameter| match parameter.kind {

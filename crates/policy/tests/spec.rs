@@ -96,3 +96,13 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
     assert!(message("cat:scale=-5s").contains("a positive span"));
     assert!(message("cat:scale").contains("key=value"));
 }
+
+#[test]
+fn the_usual_policies_of_a_comparison_are_in_the_tables() {
+    fn check<K: PolicyKind>(_: Spec<K>) {
+        let is_there = |name: &&str| Spec::<K>::usual().any(|spec| spec.name() == *name);
+        assert!(!K::USUAL.is_empty() && K::USUAL.iter().all(is_there), "{:?}", K::USUAL);
+    }
+    check(SelectionSpec::known("greedy"));
+    check(PlacementSpec::known("m1"));
+}

@@ -85,8 +85,8 @@ pub struct FormatOptions {
 impl Default for FormatOptions {
     fn default() -> Self {
         Self {
-            store: StoreOptions::new("cat"),
-            placement: PlacementSpec::known("m6"),
+            store: StoreOptions::new("lifetime"),
+            placement: PlacementSpec::known("lifetime"),
             exported_pages: None,
             read_only_ranges: Vec::new(),
         }

@@ -52,7 +52,8 @@ pub struct ManyArgs {
     /// Number of threads [default: one for each core]
     #[arg(long, short = 'j', value_name = "THREADS")]
     pub jobs: Option<usize>,
-    /// Show all rows of the table: of a comparison not only the ten best, of a sweep not only the first ones
+    /// Show all rows of the table, not only the ten best or the first ones; a comparison then also runs the policies that it
+    /// leaves out otherwise, and oracles
     #[arg(long)]
     pub all: bool,
 }

@@ -7,9 +7,11 @@ use margay_lab::{Experiment, Outcome, Prepared, Settings, Sources};
 use margay_policy::spec::PolicyKind;
 use margay_policy::{PlacementSpec, SelectionSpec, Spec};
 
-/// The policies asked for; without any all of the table, and those variants of them that are worth trying.
-fn specs<K: PolicyKind>(asked: &Option<Vec<String>>) -> Result<Vec<Spec<K>>, Failure> {
-    let Some(asked) = asked else { return Ok(Spec::all().chain(Spec::variants()).collect()) };
+/// The policies asked for; without any the usual ones, or all of the table, and those variants that are worth trying.
+fn specs<K: PolicyKind>(asked: &Option<Vec<String>>, all: bool) -> Result<Vec<Spec<K>>, Failure> {
+    let Some(asked) = asked else {
+        return Ok(if all { Spec::all().chain(Spec::variants()).collect() } else { Spec::usual().collect() });
+    };
     Ok(asked.iter().flat_map(|text| split_list(text)).map(|text| text.parse()).collect::<Result<_, _>>()?)
 }
 
@@ -62,8 +64,8 @@ fn leave_out_unfit(placements: &mut Vec<PlacementSpec>, base: &Experiment) -> Re
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let (args, given) = Given::complete(args, &args.file)?;
     output::check(&args.output)?;
-    let selections: Vec<SelectionSpec> = specs(&args.settings.selection)?;
-    let mut placements: Vec<PlacementSpec> = specs(&args.settings.placement)?;
+    let selections: Vec<SelectionSpec> = specs(&args.settings.selection, args.many.all)?;
+    let mut placements: Vec<PlacementSpec> = specs(&args.settings.placement, args.many.all)?;
     if args.settings.placement.is_none() {
         // Who has no streams gains nothing by a placement that goes by them, and who has them names it.
         placements.retain(|placement| !placement.sees_streams() && (args.many.all || !placement.is_oracle()));

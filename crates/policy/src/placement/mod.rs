@@ -111,6 +111,7 @@ pub enum PlacementKind {}
 
 impl PolicyKind for PlacementKind {
     const WHAT: &'static str = "placement policy";
+    const USUAL: &'static [&'static str] = &["m1", "m4", "m5", "m6", "dac", "sepgc", "sepbit", "fadac", "lifetime"];
     type Build = PlacementBuild;
 
     fn rows() -> impl Iterator<Item = &'static Row<PlacementBuild>> + Clone {

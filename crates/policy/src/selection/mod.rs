@@ -99,6 +99,7 @@ pub enum SelectionKind {}
 
 impl PolicyKind for SelectionKind {
     const WHAT: &'static str = "selection policy";
+    const USUAL: &'static [&'static str] = &["greedy", "cost-benefit", "cat", "lifetime"];
     type Build = SelectionBuild;
 
     fn rows() -> impl Iterator<Item = &'static Row<SelectionBuild>> + Clone {

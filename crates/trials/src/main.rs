@@ -38,7 +38,7 @@ type Campaign = Box<dyn Fn() -> Tally>;
 fn campaigns(full: bool) -> Vec<(String, Campaign)> {
     let policies = [
         ("greedy", "m1", "none"),
-        ("cat", "m6", "threshold:spread=3"),
+        ("lifetime", "lifetime:streams=3", "threshold:spread=3"),
         ("cost-benefit", "dac", "swap:from=2,rest=1,gap=1"),
     ];
     let mut campaigns: Vec<(String, Campaign)> = Vec::new();

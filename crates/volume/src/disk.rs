@@ -4,6 +4,7 @@ use margay_flash::{Flash, Geometry, Lpn};
 use margay_format::{Anchor, ClientKind, Formatted, Layout, Superblock, find_superblock};
 use margay_ftl::{Ftl, MountReport, OwnPages, load};
 use margay_log::{Config, Hint};
+use margay_policy::PlacementSpec;
 
 /// A disk on a device: its pages by logical page number, from formatting to stopping.
 ///
@@ -59,13 +60,32 @@ pub fn find<F: Flash>(device: &mut F) -> Result<Superblock, VolumeError> {
     }
 }
 
-/// Maximum of pages that a device of this shape can export with these options.
+/// The placements that these options allow, the one to be preferred first: `lifetime` does with fewer streams where there is no
+/// room for all of its open segments.
+fn placements(options: &FormatOptions) -> impl Iterator<Item = PlacementSpec> {
+    let with = |streams: u8| PlacementSpec::known(&format!("lifetime:streams={streams}"));
+    let fewer =
+        if options.placement == PlacementSpec::known("lifetime") { 2..options.placement.streams() } else { 0..0 };
+    std::iter::once(options.placement).chain(fewer.rev().map(with))
+}
+
+/// Maximum of pages that a device of this shape can export with these options. `lifetime` without parameters has then as few
+/// streams as it can have.
 pub fn limit_pages(geometry: &Geometry, options: &FormatOptions) -> Result<u32, VolumeError> {
+    let fewest = placements(options).last().expect("there is the one of the options");
+    limit_pages_with(geometry, options, &fewest)
+}
+
+fn limit_pages_with(
+    geometry: &Geometry,
+    options: &FormatOptions,
+    placement: &PlacementSpec,
+) -> Result<u32, VolumeError> {
     let geometry = &options.store.geometry(geometry)?;
     let layout = Layout::new(geometry, u64::from(geometry.pages()))?;
-    let superblock = options.store.superblock(geometry, ClientKind::Disk, &options.placement);
+    let superblock = options.store.superblock(geometry, ClientKind::Disk, placement);
     let config = config(&superblock, &layout)?;
-    let streams = u32::from(options.placement.streams()) + u32::from(config.read_only_stream);
+    let streams = u32::from(placement.streams()) + u32::from(config.read_only_stream);
     let limit = config.limit_pages(geometry, streams).map_err(margay_ftl::FtlError::from)?;
     let own = OwnPages::new(limit, geometry.page_bytes());
     Ok(limit.saturating_sub(own.owners() - limit))
@@ -85,7 +105,11 @@ fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock
     }
     check_ranges(&options.read_only_ranges, exported_pages, geometry.page_bytes())?;
     let read_only_ranges = options.read_only_ranges.clone();
-    let superblock = options.store.superblock(geometry, ClientKind::Disk, &options.placement);
+    let has_room = |placement: &PlacementSpec| {
+        limit_pages_with(geometry, options, placement).is_ok_and(|limit| exported_pages <= limit)
+    };
+    let placement = placements(options).find(has_room).expect("the last one has room");
+    let superblock = options.store.superblock(geometry, ClientKind::Disk, &placement);
     Ok(Superblock { exported_pages, read_only_ranges, ..superblock })
 }
 

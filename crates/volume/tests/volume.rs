@@ -6,7 +6,9 @@ use margay_ftl::{Ftl, OwnPages};
 use margay_log::{Config, Hint, Policies};
 use margay_media::{ImageFlash, NullFlash, Operation, RamFlash, Recorder};
 use margay_policy::{PlacementSpec, SelectionSpec, Sizing};
-use margay_volume::{Disk, FilesFormatOptions, FormatOptions, OpenOptions, Volume, VolumeError, check, format_files};
+use margay_volume::{
+    Disk, FilesFormatOptions, FormatOptions, OpenOptions, Volume, VolumeError, check, format_files, limit_pages,
+};
 
 use std::path::Path;
 
@@ -446,4 +448,21 @@ fn no_damage_to_an_image_makes_it_panic() {
             survives(&chip);
         }
     }
+}
+
+#[test]
+fn small_devices_are_formatted_with_fewer_streams_and_the_limit_is_reached_exactly() {
+    let format = |segments: u32, exported_pages: Option<u32>| {
+        let geometry = Geometry::new(segments, 64, 512).unwrap().with_spare(64);
+        let options = FormatOptions { exported_pages, ..FormatOptions::default() };
+        (limit_pages(&geometry, &options), Disk::format(RamFlash::new(geometry), &options))
+    };
+    for (segments, placement) in [(64, "lifetime:streams=3"), (128, "lifetime:streams=6")] {
+        let disk = format(segments, None).1.unwrap();
+        assert_eq!(disk.superblock().placement, placement, "{segments} segments");
+    }
+    let limit = format(24, None).0.unwrap();
+    let disk = format(24, Some(limit)).1.unwrap();
+    assert_eq!((disk.superblock().placement.as_str(), disk.superblock().exported_pages), ("lifetime:streams=2", limit));
+    assert!(matches!(format(24, Some(limit + 1)).1, Err(VolumeError::TooLarge { .. })));
 }

@@ -2,7 +2,7 @@ use super::{Placement, PlacementBuild, Subject, WithPages, heat};
 use crate::age::Now;
 use crate::octaves;
 use crate::segments::Segments;
-use crate::spec::Row;
+use crate::spec::{Parameter, Row};
 use alloc::boxed::Box;
 use margay_flash::SegmentId;
 
@@ -10,16 +10,16 @@ use margay_flash::SegmentId;
 pub(super) const ROW: Row<PlacementBuild> = Row {
     name: "lifetime",
     summary: "by the time that a page is expected to live on, learned from pages with the same intervals and age",
-    parameters: &[],
+    parameters: &[Parameter::number("streams", MAX_STREAMS as u32, 2..=MAX_STREAMS as u32, "max number of streams")],
     source: "docs/design-placement.md",
-    build: |_, exported_pages| WithPages::boxed(Lifetime::new(exported_pages)),
+    build: |args, exported_pages| WithPages::boxed(Lifetime::new(exported_pages, args.number("streams") as u8)),
 };
 
 /// The greatest number of streams. They are used from the first on, the more the more segments can be spared.
-const STREAMS: u8 = 6;
+const MAX_STREAMS: u8 = 6;
 /// With so many segments more than the exported pages fill there is one stream more than two. An open segment for pages that
 /// could lie elsewhere costs more than it gains where few can be spared.
-const SPARE_SEGMENTS: [f64; STREAMS as usize - 2] = [10.0, 40.0, 160.0, 640.0];
+const SPARE_SEGMENTS: [f64; MAX_STREAMS as usize - 2] = [10.0, 40.0, 160.0, 640.0];
 /// A stream takes remaining lives up to this many times those of the stream before.
 const RATIO: f64 = 4.0;
 /// Lives are learned anew so many times while the host writes the exported capacity once, but not more often than every
@@ -124,6 +124,7 @@ struct Lifetime {
     /// The stream of a page by its class and age.
     streams: Box<[[u8; octaves::COUNT]; CLASSES]>,
     exported: f64,
+    max_streams: u8,
     /// Intervals are kept in units of 2^this host page writes, so that eight device writes can be told from more.
     shift: u32,
     period: u32,
@@ -132,12 +133,13 @@ struct Lifetime {
 }
 
 impl Lifetime {
-    fn new(exported_pages: u32) -> Self {
+    fn new(exported_pages: u32, max_streams: u8) -> Self {
         let longest_bits = 64 - (8 * u64::from(exported_pages)).leading_zeros();
         Self {
             classes: Box::new([Lives::NONE; CLASSES]),
             streams: Box::new([[0; octaves::COUNT]; CLASSES]),
             exported: exported_pages.into(),
+            max_streams,
             shift: longest_bits.saturating_sub(Known::MEAN_BITS),
             period: (exported_pages / PERIODS_PER_DEVICE_WRITE).max(MIN_PERIOD),
             learned: 0,
@@ -150,8 +152,9 @@ impl Lifetime {
     fn learn(&mut self, segments: &Segments) {
         let spare = f64::from(segments.len()) - self.exported / f64::from(segments.data_pages);
         let used = 2 + SPARE_SEGMENTS.iter().filter(|least| spare >= **least).count();
+        let used = used.min(self.max_streams.into());
         // The device write is in the middle of the scale.
-        let bounds: [f64; STREAMS as usize - 1] = core::array::from_fn(|stream| {
+        let bounds: [f64; MAX_STREAMS as usize - 1] = core::array::from_fn(|stream| {
             let factor = libm::pow(RATIO, stream as f64 + 0.5 - used as f64 / 2.0);
             if stream + 1 < used { self.exported * factor } else { f64::INFINITY }
         });
@@ -218,7 +221,7 @@ impl Placement for Lifetime {
     const HEAT_KIND: u8 = heat::WRITTEN;
 
     fn streams(&self) -> u8 {
-        STREAMS
+        self.max_streams
     }
 
     fn opened_at_start(&self) -> u8 {
@@ -274,7 +277,7 @@ mod tests {
 
     fn device() -> (Lifetime, Segments) {
         // 50 segments more than the exported pages fill: five streams.
-        (Lifetime::new(EXPORTED), Segments::new(150, 100, false))
+        (Lifetime::new(EXPORTED, MAX_STREAMS), Segments::new(150, 100, false))
     }
 
     /// Writes pages with these intervals for some device writes; returns what is known of each page then.
@@ -319,7 +322,7 @@ mod tests {
     fn there_are_two_streams_where_few_segments_can_be_spared_and_more_where_many_can() {
         for (spare, streams) in [(5, 2), (12, 3), (50, 4), (200, 5), (700, 6)] {
             let segments = Segments::new(100 + spare, 100, false);
-            let mut policy = Lifetime::new(EXPORTED);
+            let mut policy = Lifetime::new(EXPORTED, MAX_STREAMS);
             let lives = [1, 200, 700, 3000, 11_000, 45_000];
             run(&mut policy, &segments, &lives);
             let last = *policy.streams.iter().flatten().max().unwrap();

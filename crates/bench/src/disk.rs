@@ -127,7 +127,7 @@ pub fn count(args: &[String]) -> Result<(), String> {
 }
 
 pub fn run() -> Result<(), String> {
-    let best = [("greedy", "m1"), ("cat", "m6"), ("cat", "dac"), ("cost-benefit", "m6")];
+    let best = [("greedy", "m1"), ("lifetime", "lifetime"), ("cat", "m6"), ("cat", "dac"), ("cost-benefit", "m6")];
     println!(
         "24 MiB, segments of 32 pages of 4 KiB, filled, then 192 MiB of 4 KiB overwrites; bytes programmed per byte written"
     );

@@ -102,7 +102,8 @@ fn a_comparison_shows_the_ten_best_pairs_or_all_and_advises_when_they_have_settl
     assert!(all.contains('*') && all.contains("xxh3"), "{all}");
     let (policies, oracles) = all.split_once("Oracles").unwrap();
     assert!(oracles.contains(" + fk") && !policies.contains(" + fk"), "oracles stand apart: {all}");
-    let told = works(&["compare", SAMPLE, "-q", "--until-steady", "-s", "lifetime", "-p", "m1", "-p", "fk"]);
+    let told =
+        works(&["compare", SAMPLE, "-q", "--until-steady", "-s", "lifetime", "-p", "m1", "-p", "dac", "-p", "fk"]);
     assert!(!told.split_once("Choose ").unwrap().1.contains("fk"), "{told}");
     let best = works(&["compare", SAMPLE, "-q", "--until-steady"]);
     assert!(best.contains("Choose ") && best.contains("lifetime + lifetime"), "{best}");

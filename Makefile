@@ -2,7 +2,7 @@
 CARGO ?= cargo
 MARGAY = target/release/margay
 
-.PHONY: demo test test-long bench bench-doors reproduce docs build
+.PHONY: demo test test-long bench bench-doors league reproduce docs build
 
 build:
 	$(CARGO) build --release -p margay -p margay-preload
@@ -65,6 +65,10 @@ reproduce: build
 	$(MARGAY) reproduce fms --force
 	$(MARGAY) reproduce moda --force
 	$(MARGAY) reproduce lda-gc --force
+
+# Every published placement beside the others, as docs/league.md: a quarter of an hour on two cores.
+league: build
+	python3 scripts/league.py --margay $(MARGAY) --traces ../shared/traces --out out/league
 
 # Generated references; a test fails when they are stale.
 docs: build

@@ -7,7 +7,8 @@ use margay_flash::Geometry;
 use margay_host::Existing;
 use margay_lab::{Served, replay_served};
 use margay_media::ImageFlash;
-use margay_policy::{PlacementSpec, SelectionSpec};
+use margay_policy::spec::PolicyKind;
+use margay_policy::{PlacementSpec, SelectionSpec, Spec};
 use margay_serve::{Recording, Stopped};
 use margay_trace::{Event, Recorded, RecordingReader, RecordingWriter};
 use margay_volume::{FormatOptions, OpenOptions, StoreOptions, Volume};
@@ -122,11 +123,17 @@ fn check(day: &Day, served: &Served, stopped: &[&Stopped], what: &str) {
     }
 }
 
+/// The policies that are tried with all others. Every pair would be some hundreds of days.
+fn in_turn<K: PolicyKind>(spec: &Spec<K>) -> bool {
+    ["cat", "m1", "lifetime"].contains(&spec.name())
+}
+
 #[test]
-fn a_recorded_day_with_a_restart_is_done_again_exactly_by_every_pair_of_policies() {
+fn a_recorded_day_with_a_restart_is_done_again_exactly_by_every_policy() {
     let (mut copies, mut idle_copies, mut idle_erases) = (0, 0, 0);
     for selection in SelectionSpec::all() {
-        for placement in PlacementSpec::all().filter(|placement| !placement.is_oracle()) {
+        let tried = |placement: &PlacementSpec| !placement.is_oracle() && (in_turn(&selection) || in_turn(placement));
+        for placement in PlacementSpec::all().filter(tried) {
             let mut day = Day::format(&options(selection, placement), true, nand());
             let first = day.serve(&OpenOptions::default(), day.create("day.mgt"), true);
             let writer = RecordingWriter::go_on_with(&day.path("day.mgt")).unwrap();

@@ -328,7 +328,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     /// Programs a page in any stream that has room, for which even the last free segment may be opened. `from` is where
-    /// the same page was before.
+    /// the same page was before, if it was anywhere.
     fn program_anywhere<C: Client<O>>(
         &mut self,
         client: &mut C,
@@ -346,7 +346,8 @@ impl<D: Store, O: Owner> Log<D, O> {
             }
             self.heads[stream as usize].next += 1;
             self.owners[to.index()] = owner;
-            match from {
+            // Making room may have moved it.
+            match from.and_then(|_| client.locate(owner)) {
                 Some(from) => self.placement.moved(from, 1, to, 1),
                 None => self.placement.clear(to, 1),
             }

@@ -39,7 +39,7 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
     let policies = [
         ("greedy", "m1", "none"),
         ("lifetime", "lifetime:streams=3", "threshold:spread=3"),
-        ("cost-benefit", "dac", "swap:from=2,rest=1,gap=1"),
+        ("cost-benefit:preset=fms", "dac:threshold=1d", "swap:from=2,rest=1,gap=1"),
     ];
     let mut campaigns: Vec<(String, Campaign)> = Vec::new();
     for chip in Chip::ALL {

@@ -22,9 +22,9 @@ demo: build
 	@scripts/demo-vm.sh $(MARGAY)
 	@echo; echo "== the schemes of cleaning under a page cache, on the pages that a sort touches"
 	$(MARGAY) vm replay samples/sort.vmt.zst --cache 1M
-	@echo; echo "== every policy on the writes of SQLite (samples/sqlite-messages.mgt), 10 times over"
+	@echo; echo "== the usual policies on the writes of SQLite (samples/sqlite-messages.mgt), 10 times over"
 	$(MARGAY) compare samples/sqlite-messages.mgt --repeat 10 --force --plot out/demo-sqlite.svg
-	@echo; echo "== every policy on hot and cold data, 90 % of the writes to 10 % of the pages, the 24 MB card of the FMS papers"
+	@echo; echo "== the usual policies on hot and cold data, 90 % of the writes to 10 % of the pages, the 24 MB card of the FMS papers"
 	$(MARGAY) compare hot-cold:90/10,poisson=24609375us --until-steady --device intel-series2plus-24mb --force --plot out/demo-hot-cold.svg
 	@echo "plots: out/demo-sqlite.svg out/demo-hot-cold.svg"
 

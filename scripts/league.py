@@ -42,7 +42,7 @@ PAIRS = [
 # They take ten times as long as the others, and have one seed.
 SLOW = [("cost-benefit:shape=sqrt", "sfs"), ("cost-hotness", "sfs"), ("multilog", "multilog"), ("grouped", "dogi")]
 # They are told the future, and are bounds.
-ORACLES = [("cost-benefit:shape=sqrt", "fk")]
+ORACLES = [("cost-benefit:shape=sqrt", "fk"), ("grouped", "nodap")]
 
 WORKLOADS = [
     "random",
@@ -209,8 +209,7 @@ def write_pages(args, pairs, table):
         "* Traces: five passes, the device sized from the trace for each over-provisioning; one seed. They are small: a device of some dozens of "
         "segments is no SSD.",
         "* Over-provisioning is data pages / exported pages - 1. *Spread of erases* is the standard deviation of the segments' erase counts.",
-        "* A pair that the device has no room for at an over-provisioning is left out there.",
-        "* fk is told when each page will be written again; it is a bound for its own eight classes, not for everything.",
+        "* fk and nodap are told when each page will be written again; each is a bound for its own groups, not for everything.",
         "",
         "![All pairs over over-provisioning](figures/league-summary.svg)",
         "",

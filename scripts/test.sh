@@ -47,11 +47,22 @@ if rustup run "$oldest" cargo --version >/dev/null 2>&1 ||
 else
   echo "SKIPPED: the check with Rust $oldest, which could not be installed"
 fi
-# The crates without std, on a microcontroller.
+# The crates without std, on a microcontroller that qemu emulates: some seconds beside the build.
 scripts/bare-metal.sh
+scripts/bare-metal.sh run
+# The library for C, its header, example and tests.
+scripts/c-library.sh
 cargo test --workspace --quiet
-cargo build --release --quiet -p margay-trials -p margay-bench
+# Raw flash under a kernel of its own, with power cuts: about two minutes.
+scripts/guest.sh short target/debug/margay
+# The package of Python.
+scripts/python.sh
+cargo build --release --quiet -p margay -p margay-trials -p margay-bench
 target/release/margay-trials quick
+if ! { : <>/dev/fuse; } 2>/dev/null; then
+  echo "SKIPPED: the budget of a write to a mounted file, which needs /dev/fuse"
+  [ -z "${CI:-}" ] || exit 1
+fi
 if command -v valgrind >/dev/null; then
   target/release/margay-bench instructions
 fi

@@ -29,6 +29,8 @@ pub fn take() -> Option<&'static mut [u8]> {
 pub struct Chip<'a> {
     geometry: Geometry,
     bytes: &'a mut [u8],
+    /// Programs and erases until the power fails in the middle of one; `None` for never.
+    left: Option<u32>,
 }
 
 impl<'a> Chip<'a> {
@@ -37,7 +39,34 @@ impl<'a> Chip<'a> {
         let bytes = &mut memory[..(mib as usize) << 20];
         let segments = bytes.len() as u32 / (PAGES_PER_SEGMENT * PAGE_BYTES as u32);
         let geometry = Geometry::new(segments, PAGES_PER_SEGMENT, PAGE_BYTES as u32).expect("2 segments and more");
-        Self { geometry: geometry.byte_programmable(), bytes }
+        Self { geometry: geometry.byte_programmable(), bytes, left: None }
+    }
+
+    /// The power fails in the middle of the program or erase of this number from now on.
+    pub fn cut_after(&mut self, operations: u32) {
+        self.left = Some(operations);
+    }
+
+    /// The power is back.
+    pub fn power_on(&mut self) {
+        self.left = None;
+    }
+
+    /// How many of `len` bytes an operation changes before the power fails.
+    fn powered(&mut self, len: usize) -> Result<usize, FlashError> {
+        match &mut self.left {
+            None => Ok(len),
+            Some(0) => Err(FlashError::PowerLost),
+            Some(left) => {
+                *left -= 1;
+                Ok(if *left == 0 { len / 2 } else { len })
+            }
+        }
+    }
+
+    /// Whether the operation was the last before the power failed.
+    fn done(&self) -> Result<(), FlashError> {
+        if self.left == Some(0) { Err(FlashError::PowerLost) } else { Ok(()) }
     }
 
     fn at(&mut self, ppn: Ppn, offset_bytes: u32, len: usize) -> Result<&mut [u8], FlashError> {
@@ -58,16 +87,19 @@ impl Flash for Chip<'_> {
     }
     fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
         let first = self.geometry.first_page(segment);
-        self.at(first, 0, PAGES_PER_SEGMENT as usize * PAGE_BYTES)?.fill(0xFF);
-        Ok(())
+        let len = self.powered(PAGES_PER_SEGMENT as usize * PAGE_BYTES)?;
+        self.at(first, 0, len)?.fill(0xFF);
+        self.done()
     }
     fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
+        self.done()?;
         bytes.copy_from_slice(self.at(ppn, offset_bytes, bytes.len())?);
         Ok(ReadStatus::Clean)
     }
     fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
         // A program clears bits and sets none: a page that was not erased would not read as written.
-        self.at(ppn, offset_bytes, bytes.len())?.iter_mut().zip(bytes).for_each(|(old, new)| *old &= new);
-        Ok(())
+        let len = self.powered(bytes.len())?;
+        self.at(ppn, offset_bytes, len)?.iter_mut().zip(bytes).for_each(|(old, new)| *old &= new);
+        self.done()
     }
 }

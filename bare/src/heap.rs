@@ -21,6 +21,7 @@ static ARENA: Arena = Arena(UnsafeCell::new([0; HEAP_BYTES]));
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator(UnsafeCell::new(Heap::empty()));
 static MAX_BYTES: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 /// In use when [`start_counting`] was called.
 static NOT_COUNTED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -46,6 +47,11 @@ pub fn max_bytes() -> usize {
     MAX_BYTES.swap(in_use_bytes(), Ordering::Relaxed).saturating_sub(NOT_COUNTED_BYTES.load(Ordering::Relaxed))
 }
 
+/// How many pieces were ever asked for.
+pub fn allocations() -> usize {
+    ALLOCATIONS.load(Ordering::Relaxed)
+}
+
 // SAFETY: the heap gives out pieces of the array that do not overlap, of the layout asked for.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -53,6 +59,7 @@ unsafe impl GlobalAlloc for Allocator {
         let heap = unsafe { &mut *self.0.get() };
         let piece = heap.allocate_first_fit(layout).map_or(ptr::null_mut(), |piece| piece.as_ptr());
         MAX_BYTES.fetch_max(heap.used(), Ordering::Relaxed);
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         piece
     }
 

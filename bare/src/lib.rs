@@ -11,60 +11,6 @@ pub mod platform;
 use {margay_hybrid as _, margay_vm as _};
 
 use core::fmt::Display;
-use margay_flash::Geometry;
-use margay_format::{ClientKind, Layout, LayoutError, Superblock};
-use margay_log::{Config, Policies};
-use margay_policy::placement::{Sequential, WithPages};
-use margay_policy::selection::Greedy;
-use margay_policy::{LevelingSpec, Sizing};
-
-/// Policies named one by one, so that the others are not linked: greedy selection, everything to one segment.
-pub fn policies(superblock: &Superblock, config: &Config) -> Policies {
-    let sizing = Sizing {
-        segments: superblock.geometry.segments(),
-        data_pages: config.data_pages(&superblock.geometry),
-        exported_pages: superblock.exported_pages,
-        seed: 1,
-    };
-    let selection = alloc::boxed::Box::new(Greedy::new(sizing));
-    Policies { selection, placement: WithPages::boxed(Sequential) }
-}
-
-/// How the log uses a device whose pages have `owners` different owners.
-pub fn config(geometry: &Geometry, owners: u64) -> Result<Config, LayoutError> {
-    let layout = Layout::new(geometry, owners)?;
-    Ok(Config {
-        header_pages: layout.header_pages,
-        summary_pages: layout.summary_pages,
-        reserved_segments: layout.reserved_segments,
-        max_pages_per_write: 8,
-        low_water: 2,
-        high_water: 2,
-        read_only_stream: false,
-        leveling: LevelingSpec::default(),
-    })
-}
-
-/// What is on flash of the choices above.
-pub fn superblock(geometry: &Geometry, client: ClientKind, exported_pages: u32) -> Superblock {
-    Superblock {
-        geometry: *geometry,
-        client,
-        exported_pages,
-        uuid: *b"margay-bare-demo",
-        created_s: 0,
-        compatible: 0,
-        read_only_compatible: 0,
-        incompatible: 0,
-        low_water: 2,
-        high_water: 2,
-        max_pages_per_write: 8,
-        selection: "greedy".into(),
-        placement: "m1".into(),
-        leveling: "none".into(),
-        read_only_ranges: alloc::vec::Vec::new(),
-    }
-}
 
 /// Random numbers (Marsaglia 2003, "Xorshift RNGs").
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +36,14 @@ impl Random {
     }
 }
 
+/// Fails if anything was allocated since [`heap::allocations`] said `before`.
+pub fn check_nothing_allocated(before: usize, what: &str) -> Result<(), alloc::string::String> {
+    match heap::allocations() - before {
+        0 => Ok(()),
+        count => Err(alloc::format!("{what} allocated {count} times")),
+    }
+}
+
 /// An error as text: the programs only print it.
 pub fn text(error: impl Display) -> alloc::string::String {
     alloc::format!("{error}")
@@ -104,6 +58,11 @@ impl Row {
     pub fn start() -> Self {
         heap::start_counting();
         Self::default()
+    }
+
+    /// What happened since the last phase ended is no part of one.
+    pub fn resume(&self) {
+        heap::max_bytes();
     }
 
     /// The phase of this number ends, and whatever comes next begins.

@@ -7,10 +7,11 @@ extern crate alloc;
 use alloc::string::String;
 use alloc::{format, vec};
 use margay_bare::chip::{self, Chip};
-use margay_bare::{Random, Row, config, policies, superblock, text};
+use margay_bare::{Random, Row, text};
 use margay_flash::Flash;
-use margay_format::{ClientKind, Formatted};
+use margay_format::{ClientKind, Formatted, Layout};
 use margay_fs::{FoundFs, Fs, NewObject, ROOT, RenameFlags, find, owners};
+use margay_micro::{config, policies, superblock};
 
 margay_bare::entry!(run);
 
@@ -23,9 +24,9 @@ type Files<'a, 'b> = Fs<Formatted<&'a mut Chip<'b>>>;
 
 fn format<'a, 'b>(chip: &'a mut Chip<'b>) -> Result<Files<'a, 'b>, String> {
     let geometry = *chip.geometry();
-    let config = config(&geometry, owners()).map_err(text)?;
+    let config = config(&Layout::new(&geometry, owners()).map_err(text)?);
     let limit_pages = config.limit_pages(&geometry, 1).map_err(text)?;
-    let superblock = superblock(&geometry, ClientKind::FileSystem, limit_pages);
+    let superblock = superblock(&geometry, ClientKind::FileSystem, limit_pages, *b"margay-bare-demo");
     let store = Formatted::new(chip, owners(), superblock.encode().map_err(text)?).map_err(text)?;
     Fs::format(store, &superblock, config, policies(&superblock, &config)).map_err(text)
 }
@@ -33,7 +34,7 @@ fn format<'a, 'b>(chip: &'a mut Chip<'b>) -> Result<Files<'a, 'b>, String> {
 /// Fails unless it is mounted from a checkpoint, or by looking into every segment, as it should be.
 fn mount<'a, 'b>(chip: &'a mut Chip<'b>, from_checkpoint: bool) -> Result<Files<'a, 'b>, String> {
     let superblock = find(chip).map_err(text)?;
-    let config = config(&superblock.geometry, owners()).map_err(text)?;
+    let config = config(&Layout::new(&superblock.geometry, owners()).map_err(text)?);
     let mut store = Formatted::new(chip, owners(), superblock.encode().map_err(text)?).map_err(text)?;
     let found = FoundFs::load(&mut store, &superblock, true).map_err(text)?;
     if found.report.from_checkpoint != from_checkpoint || !found.problems.is_empty() {

@@ -1,3 +1,4 @@
+use crate::doors::Door;
 use crate::speed::Uniform;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -8,6 +9,9 @@ use std::process::Command;
 struct Budget {
     instructions_per_host_write: BTreeMap<String, u64>,
     instructions_per_disk_write: u64,
+    instructions_per_served_write: u64,
+    instructions_per_served_read: u64,
+    instructions_per_mounted_write: u64,
     instructions_per_reference: u64,
     instructions_per_trace_line: BTreeMap<String, u64>,
 }
@@ -77,6 +81,21 @@ pub fn run() -> Result<(), String> {
     );
     if per_write > max as f64 {
         exceeded.push(format!("disk: {per_write:.0} instructions per write, budget {max}"));
+    }
+    for (door, what, max) in [
+        (Door::ServedWrite, "a 4 KiB write over NBD, one at a time", budget.instructions_per_served_write),
+        (Door::ServedRead, "a 4 KiB read over NBD, one at a time", budget.instructions_per_served_read),
+        (Door::MountedWrite, "a 4 KiB write to a mounted file", budget.instructions_per_mounted_write),
+    ] {
+        if let Some(why) = door.missing() {
+            println!("{what}: not counted; {why}");
+            continue;
+        }
+        let per_request = door.instructions()?;
+        println!("{what}, all of the server: {per_request:.0}, budget {max}");
+        if per_request > max as f64 {
+            exceeded.push(format!("{what}: {per_request:.0} instructions, budget {max}"));
+        }
     }
     let count = |references: u64| under_callgrind(&["paging-count", "lda-gc5", &references.to_string()]);
     let (few, many) = (count(1_000_000)?, count(3_000_000)?);

@@ -3,16 +3,19 @@
 //! `margay-bench instructions`: instructions per host write, and per line of a trace, under callgrind, compared with
 //! budget.toml. `margay-bench
 //! disk`: write amplification, the slowest write and the mount of the disk, with all metadata counted. `margay-bench
+//! map [TRACE...]`: what a map on flash costs, by its memory. `margay-bench
 //! paging`: page references per second by the number of log blocks, and memory. `margay-bench m6`: the erases that the
 //! O(1) mean of M6 costs, compared with the exact mean. `margay-bench files`: a mounted file
 //! system beside ext4 and beside a program that passes every call through FUSE.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod disk;
+mod doors;
 mod files;
 mod instructions;
 mod lines;
 mod m6;
+mod map;
 mod paging;
 mod speed;
 
@@ -27,12 +30,13 @@ fn main() -> ExitCode {
         Some("count") => instructions::count(rest),
         Some("line-count") => lines::count(rest),
         Some("m6") => m6::run(),
+        Some("map") => map::run(rest),
         Some("disk") => disk::run(),
         Some("disk-count") => disk::count(rest),
         Some("paging") => paging::run(),
         Some("paging-count") => paging::count(rest),
         Some("files") => files::run(rest),
-        _ => Err("usage: margay-bench speed [GiB...] [SELECTION+PLACEMENT...] | instructions | m6 | disk | paging | files [MARGAY]".into()),
+        _ => Err("usage: margay-bench speed [GiB...] [SELECTION+PLACEMENT...] | instructions | m6 | disk | map [TRACE...] | paging | files [MARGAY]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

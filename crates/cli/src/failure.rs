@@ -1,4 +1,4 @@
-use margay_lab::LabError;
+use margay_lab::{ErrorKind, LabError};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -38,14 +38,12 @@ impl Failure {
         matches!(self, Self::ClosedPipe | Self::Program(_))
     }
 
-    /// The same failure with another message.
-    fn with(self, message: impl FnOnce(String) -> String) -> Self {
-        match self {
-            Self::Run(text) => Self::Run(message(text)),
-            Self::Usage(text) => Self::Usage(message(text)),
-            Self::Input(text) => Self::Input(message(text)),
-            Self::Interrupted(text) => Self::Interrupted(message(text)),
-            silent => silent,
+    fn of(kind: ErrorKind, text: String) -> Self {
+        match kind {
+            ErrorKind::Run => Self::Run(text),
+            ErrorKind::Usage => Self::Usage(text),
+            ErrorKind::Input => Self::Input(text),
+            ErrorKind::Interrupted => Self::Interrupted(text),
         }
     }
 
@@ -72,46 +70,19 @@ impl fmt::Display for Failure {
 
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
-        let text = error.to_string();
-        match error {
-            LabError::Stopped { .. }
-            | LabError::Short { .. }
-            | LabError::Files(_)
-            | LabError::Hybrid(_)
-            | LabError::Log(_)
-            | LabError::Write { .. } => Self::Run(text),
-            LabError::Interrupted { .. } => Self::Interrupted(text),
-            LabError::Trace(error) => error.into(),
-            LabError::Device(error) => error.into(),
-            LabError::File { .. } | LabError::Recording { .. } => Self::Input(text),
-            LabError::Point { point, error } => Self::from(*error).with(|text| format!("the point {point}: {text}")),
-            LabError::Value { .. }
-            | LabError::Setting { .. }
-            | LabError::NoSource
-            | LabError::Theory(_)
-            | LabError::Config(_)
-            | LabError::Policy(_)
-            | LabError::Workload(_) => Self::Usage(text),
-        }
+        Self::of(error.kind(), error.to_string())
     }
 }
 
 impl From<margay_media::DeviceError> for Failure {
     fn from(error: margay_media::DeviceError) -> Self {
-        let text = error.to_string();
-        if matches!(error, margay_media::DeviceError::File { .. }) { Self::Input(text) } else { Self::Usage(text) }
+        Self::of((&error).into(), error.to_string())
     }
 }
 
 impl From<margay_trace::TraceError> for Failure {
     fn from(error: margay_trace::TraceError) -> Self {
-        use margay_trace::TraceError as E;
-        let text = error.to_string();
-        match error {
-            E::UnknownName { .. } | E::NotWritable { .. } | E::Layout(_) => Self::Usage(text),
-            E::Io { error, .. } if error.kind() == io::ErrorKind::AlreadyExists => Self::Usage(text),
-            _ => Self::Input(text),
-        }
+        Self::of((&error).into(), error.to_string())
     }
 }
 
@@ -135,14 +106,23 @@ pub fn of_mount(image: &Path, error: &margay_fuse::MountError) -> Failure {
 
 /// The failure to open or create an image. The message starts with the name of the image.
 pub fn of_image(image: &Path, error: &margay_media::ImageError) -> Failure {
-    let name = image.display();
-    Failure::Input(match error {
-        margay_media::ImageError::InUse => {
-            let who = crate::in_use::holder(image).unwrap_or_else(|| "another process".into());
-            format!("{name}: {who} uses it; wait for its end or stop it (ctrl-C), or use the data by way of it")
-        }
-        error => format!("{name}: {error}"),
-    })
+    match error {
+        margay_media::ImageError::InUse => in_use(image),
+        error => Failure::Input(format!("{}: {error}", image.display())),
+    }
+}
+
+/// The failure to open a chip. The message starts with the name of its device.
+pub fn of_chip(chip: &Path, error: &margay_media::MtdError) -> Failure {
+    if error.is_in_use() { in_use(chip) } else { Failure::Input(format!("{}: {error}", chip.display())) }
+}
+
+fn in_use(path: &Path) -> Failure {
+    let who = crate::in_use::holder(path).unwrap_or_else(|| "another process".into());
+    Failure::Input(format!(
+        "{}: {who} uses it; wait for its end or stop it (ctrl-C), or use the data by way of it",
+        path.display()
+    ))
 }
 
 impl From<margay_policy::SpecError> for Failure {

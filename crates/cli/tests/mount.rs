@@ -67,9 +67,10 @@ fn committed_rows_and_git_objects_survive_kill_9_in_the_middle() {
         let folder = image.folder();
         let log = image.dir.path().join("committed");
         // Each number is printed once its transaction is committed; without `extra` SQLite does not sync the removal
-        // of its journal, and the last one may be rolled back.
+        // of its journal, and the last one may be rolled back. It does not see that it cannot sync because nothing is mounted
+        // any more, which asking for the free space does.
         let script = format!(
-            "cd {} && [ -d repo ] || git init -q repo; sqlite3 t.db 'create table if not exists t(a integer primary key, b text)'; i={rows}; while :; do i=$((i+1)); sqlite3 t.db \"pragma synchronous=extra; insert into t values($i, hex(randomblob(300)))\" && echo $i >> {}; echo $i > repo/f$((i%7)); git -C repo add . && git -C repo -c user.name=m -c user.email=m@m -c core.fsync=all commit -qm $i && h=$(git -C repo rev-parse HEAD) && echo $h >> {}.git; done",
+            "cd {} && [ -d repo ] || git init -q repo; sqlite3 t.db 'create table if not exists t(a integer primary key, b text)'; i={rows}; while :; do i=$((i+1)); sqlite3 t.db \"pragma synchronous=extra; insert into t values($i, hex(randomblob(300)))\" && stat -f . && echo $i >> {}; echo $i > repo/f$((i%7)); git -C repo add . && git -C repo -c user.name=m -c user.email=m@m -c core.fsync=all commit -qm $i && h=$(git -C repo rev-parse HEAD) && echo $h >> {}.git; done",
             folder.display(),
             log.display(),
             log.display()

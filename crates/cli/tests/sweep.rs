@@ -205,3 +205,46 @@ fn what_is_wrong_with_a_sweep_is_said_before_anything_is_run() {
     let names = std::fs::read_dir(at).unwrap().count();
     assert_eq!(names, 2, "nothing else was written");
 }
+
+/// A Python with the package of this version as far as the command can see, which runs no point until it is interrupted.
+fn python(folder: &Path) -> std::path::PathBuf {
+    let path = folder.join("python");
+    let script = format!(
+        r#"#!/bin/sh
+if [ "$1" = -c ]; then echo {}; exit 0; fi
+echo "$@" > args
+cat > points
+trap 'echo >> interrupted; echo "{{\"over\":{{\"kind\":\"interrupted\",\"text\":\"stopped\"}}}}"; exit 0' INT
+touch started
+n=0; while [ $n -lt 3000 ]; do sleep 0.1; n=$((n+1)); done
+"#,
+        env!("CARGO_PKG_VERSION")
+    );
+    std::fs::write(&path, script).unwrap();
+    assert!(Command::new("chmod").arg("+x").arg(&path).status().unwrap().success());
+    path
+}
+
+#[test]
+fn ctrl_c_stops_what_runs_on_a_cluster_though_that_is_no_process_of_the_terminals_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let dask = ["--engine", "dask", "-j", "3", "--seeds", "1", "-q"];
+    let sweep =
+        [&["sweep", "random,writes=2000", "--device", "intel-series2plus-24mb", "-o", "a.csv"][..], &dask].concat();
+    let python = python(folder.path());
+    let mut child = margay(folder.path(), &sweep).env("MARGAY_PYTHON", &python).spawn().unwrap();
+    let began = Instant::now();
+    while !folder.path().join("started").exists() {
+        assert!(child.try_wait().unwrap().is_none() && began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // To the command alone.
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(120), "it waited for the end of the points");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("run the same command again"), "{}", text(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(read("interrupted"), "\n", "it was told once");
+    assert_eq!(read("args").trim(), "-m margay run-points --jobs 3");
+}

@@ -66,6 +66,12 @@ pub trait Flash {
         Err(FlashError::Unsupported)
     }
 
+    /// Told by a client that it never uses a segment again and needs nothing that is on it. A chip that has marks of bad segments
+    /// marks it, and may erase it before. Fails if it could not be tried; a mark that fails is no error.
+    fn retire(&mut self, _segment: SegmentId) -> Result<(), FlashError> {
+        Ok(())
+    }
+
     /// Whether pages hold data. False on the null device, from which a copy need not read anything.
     fn has_payload(&self) -> bool {
         true
@@ -145,6 +151,11 @@ macro_rules! pass_on {
             self.$device.has_payload()
         }
     };
+    (@ $device:ident retire) => {
+        fn retire(&mut self, segment: $crate::SegmentId) -> Result<(), $crate::FlashError> {
+            self.$device.retire(segment)
+        }
+    };
     (@ $device:ident sync) => {
         fn sync(&mut self) -> Result<(), $crate::FlashError> {
             self.$device.sync()
@@ -210,6 +221,9 @@ macro_rules! forward {
             }
             fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
                 (**self).program_part(ppn, offset_bytes, bytes)
+            }
+            fn retire(&mut self, segment: SegmentId) -> Result<(), FlashError> {
+                (**self).retire(segment)
             }
             fn has_payload(&self) -> bool {
                 (**self).has_payload()

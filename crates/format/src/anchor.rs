@@ -94,6 +94,11 @@ pub struct Anchor {
 }
 
 impl Anchor {
+    /// That of a device that is formatted, whose first segment was erased so often before.
+    pub fn new(erases: u32) -> Self {
+        Self { erases, ..Self::default() }
+    }
+
     /// Whether it was given up because a program or an erase of it failed.
     pub fn is_broken(&self) -> bool {
         self.broken
@@ -116,8 +121,8 @@ impl<F: Flash> Formatted<F> {
         let Some(last) = found.pages.first().filter(|_| whole) else { return Ok((anchor, None, reads)) };
         anchor.next = found.next.0;
         anchor.seq = last.seq;
-        let pages = found.pages.iter().rev().map(|page| (page.owner, page.seq)).collect();
-        self.resume(SegmentId(0), info, pages);
+        let pages: Vec<_> = found.pages.iter().rev().map(|page| (page.owner, page.seq)).collect();
+        self.resume(SegmentId(0), info, &pages);
         let mut page = vec![0; self.geometry.page_bytes() as usize];
         reads += 1;
         let record = match self.read_tagged(last.ppn, &mut page) {
@@ -242,6 +247,10 @@ pub fn find_superblock<F: Flash>(
         }
         let Ok(superblock) = Superblock::decode(&page) else { continue };
         if superblock.geometry != geometry {
+            // Nothing proves this one, but it says more than that there is none.
+            if why == SuperblockError::NotMargay {
+                why = SuperblockError::OtherShape { formatted: superblock.geometry, found: geometry };
+            }
             continue;
         }
         // Data of a user may look like one; only its own tag proves it.
@@ -262,7 +271,7 @@ fn check_shape(superblock: Superblock, geometry: &Geometry) -> Result<Superblock
     if superblock.geometry == *geometry {
         return Ok(superblock);
     }
-    Err(FindError::Superblock(SuperblockError::Impossible { field: "geometry" }))
+    Err(FindError::Superblock(SuperblockError::OtherShape { formatted: superblock.geometry, found: *geometry }))
 }
 
 /// Why no superblock was found.

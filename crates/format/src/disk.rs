@@ -20,7 +20,7 @@ const UNMAPPED: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnPages {
     exported: u32,
-    /// Bits of a page of the trim map.
+    /// Bits of a page of the trim map, or entries of a translation page.
     group: u32,
 }
 
@@ -32,7 +32,15 @@ impl OwnPages {
 
     /// Those of the disk that a superblock describes.
     pub const fn of(superblock: &Superblock) -> Self {
-        Self::new(superblock.exported_pages, superblock.geometry.page_bytes())
+        match superblock.map_entries {
+            0 => Self::new(superblock.exported_pages, superblock.geometry.page_bytes()),
+            entries => Self { exported: superblock.exported_pages, group: entries },
+        }
+    }
+
+    /// The most entries of a translation page, or bits of a page of the trim map, that one of them has.
+    pub const fn pages_of_a_group(&self) -> u32 {
+        self.group
     }
 
     /// Number of exported pages.
@@ -55,7 +63,7 @@ impl OwnPages {
         Lpn(self.exported + 1)
     }
 
-    /// A page of the trim map.
+    /// A page of the trim map. Where the map is on flash, translation pages are in their place: this is the one of the group.
     pub const fn trims(&self, group: u32) -> Lpn {
         Lpn(self.exported + 2 + group)
     }
@@ -120,7 +128,10 @@ pub fn encode_disk_checkpoint(
     pages: impl ExactSizeIterator<Item = Option<Ppn>>,
     heat: Option<impl Fn(Ppn) -> (u64, u32)>,
 ) -> Vec<u8> {
-    let mut bytes = Vec::new();
+    // An owner without a page between two that have one takes the most; a list that grows would take memory twice.
+    let owner_bytes = if heat.is_some() { 16 } else { 6 };
+    let mut bytes =
+        Vec::with_capacity(log.max_encoded_bytes() + superblock.placement.len() + pages.len() * owner_bytes);
     log.encode_clocks(CHECKPOINT_MAGIC, superblock, &mut bytes);
     bytes.put_u32(pages.len() as u32);
     bytes.put(&[u8::from(heat.is_some()), superblock.placement.len() as u8]);

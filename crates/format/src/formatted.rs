@@ -35,7 +35,11 @@ pub struct Formatted<F> {
     pub(crate) geometry: Geometry,
     pub(crate) layout: Layout,
     superblock: [u8; SUPERBLOCK_BYTES],
+    /// Erases of each segment before the device is formatted; empty for a new one.
+    erases_before: Vec<u32>,
     filling: Vec<Filling>,
+    /// Lists of pages of segments that are filled no more, to be used again.
+    unused_lists: Vec<Vec<(u64, u64)>>,
     /// Segments that were erased and are not in use, latest first, with their erases.
     ledger: Vec<(SegmentId, u32)>,
     /// Sequence number of the last program that succeeded.
@@ -111,14 +115,26 @@ impl<F: Flash> Formatted<F> {
             geometry,
             layout,
             superblock,
+            erases_before: Vec::new(),
             filling: Vec::new(),
-            ledger: Vec::new(),
+            unused_lists: Vec::new(),
+            ledger: Vec::with_capacity(usize::from(layout.ledger) * 4 + 1),
             last_seq: 0,
             spare: vec![0xFF; tag_bytes],
             scratch: vec![0; geometry.page_bytes() as usize],
             spares: Vec::new(),
             repaired_tags: 0,
         })
+    }
+
+    /// The same device, whose segments were erased so often before it is formatted.
+    pub fn used_before(self, erases: Vec<u32>) -> Self {
+        Self { erases_before: erases, ..self }
+    }
+
+    /// Erases of each segment before the device is formatted, by number; empty for a new one.
+    pub fn erases_before(&self) -> &[u32] {
+        &self.erases_before
     }
 
     /// The mark of a device that is cached: up to this sequence number everything is on flash as it was programmed.
@@ -139,6 +155,11 @@ impl<F: Flash> Formatted<F> {
     /// The device.
     pub fn device(&self) -> &F {
         self.device.device()
+    }
+
+    /// Tells the device of segments that are never used again and hold nothing that is needed. After a stop, when that is certain.
+    pub fn give_up(&mut self, retired: &[SegmentId]) -> Result<(), FlashError> {
+        retired.iter().try_for_each(|segment| self.device.retire(*segment))
     }
 
     /// The device, for its own operations.
@@ -168,8 +189,33 @@ impl<F: Flash> Formatted<F> {
     }
 
     /// Continues to fill a segment that holds these pages already (owner and sequence number).
-    pub fn resume(&mut self, segment: SegmentId, info: SegmentInfo, pages: Vec<(u64, u64)>) {
-        self.filling.push(Filling { segment, info, pages });
+    pub fn resume(&mut self, segment: SegmentId, info: SegmentInfo, pages: &[(u64, u64)]) {
+        let mut list = self.unused_lists.pop().unwrap_or_default();
+        list.extend(pages);
+        self.filling.push(Filling { segment, info, pages: list });
+    }
+
+    /// Makes room for filling so many segments at a time, so that nothing is allocated for it later.
+    pub fn reserve(&mut self, open_segments: usize) {
+        let pages = self.geometry.pages_per_segment() as usize;
+        let more = open_segments.saturating_sub(self.filling.len());
+        self.filling.reserve_exact(more);
+        for filling in &mut self.filling {
+            filling.pages.reserve_exact(pages.saturating_sub(filling.pages.len()));
+        }
+        self.unused_lists.reserve_exact(open_segments);
+        while self.unused_lists.len() < more {
+            self.unused_lists.push(Vec::with_capacity(pages));
+        }
+    }
+
+    /// A segment is filled no more.
+    fn end_filling(&mut self, segment: SegmentId) {
+        if let Some(at) = self.filling.iter().position(|filling| filling.segment == segment) {
+            let mut pages = self.filling.swap_remove(at).pages;
+            pages.clear();
+            self.unused_lists.push(pages);
+        }
     }
 
     /// Owner and sequence number of the pages of a segment that is being filled.
@@ -182,8 +228,8 @@ impl<F: Flash> Formatted<F> {
         self.durable.check()?;
         self.durable.touch();
         self.ledger.retain(|(id, _)| *id != segment);
-        self.filling.retain(|filling| filling.segment != segment);
-        self.filling.push(Filling { segment, info, pages: Vec::new() });
+        self.end_filling(segment);
+        self.resume(segment, info, &[]);
         if self.layout.place == Place::Table {
             let mut mark = [0xFF; MARKS_BYTES - OPENED_AT as usize];
             let mut rest = &mut mark[..];
@@ -274,6 +320,20 @@ impl<F: Flash> Store for Formatted<F> {
         &self.geometry
     }
 
+    fn owner_of(&mut self, ppn: Ppn) -> Result<Option<u64>, FlashError> {
+        let mut tries = 2;
+        loop {
+            tries -= 1;
+            match self.read_tagged(ppn, &mut []) {
+                Ok((Decoded::Tag(tag), _)) => return Ok(Some(tag.page.owner)),
+                Ok(_) if tries == 0 => return Ok(None),
+                Err(error) if error.is_unreadable() && tries == 0 => return Ok(None),
+                Err(error) if !error.is_unreadable() => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
     fn begin(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError> {
         self.begin_kind(PageKind::Data, segment, info)
     }
@@ -311,7 +371,7 @@ impl<F: Flash> Store for Formatted<F> {
     }
 
     fn finish(&mut self, segment: SegmentId, _: Ppn) -> Result<(), FlashError> {
-        self.filling.retain(|filling| filling.segment != segment);
+        self.end_filling(segment);
         Ok(())
     }
 
@@ -387,7 +447,8 @@ impl<F: Flash> Store for Formatted<F> {
 impl<F: Flash> Formatted<F> {
     /// Erases a segment of a device that is being formatted; unlike others it enters no ledger.
     pub fn erase_for_format(&mut self, segment: SegmentId) -> Result<(), FlashError> {
-        self.erase_and_mark(segment, SegmentInfo { erases: 1, ..SegmentInfo::default() })
+        let erases = self.erases_before.get(segment.index()).map_or(1, |before| before.saturating_add(1));
+        self.erase_and_mark(segment, SegmentInfo { erases, ..SegmentInfo::default() })
     }
 
     /// Erases a segment and marks it as erased where the layout has such marks.

@@ -94,6 +94,13 @@ impl FreeList {
         self.queue.pop_front()
     }
 
+    /// Makes room for all of so many segments, so that nothing is allocated later, whatever fails.
+    pub fn reserve(&mut self, segments: usize) {
+        self.queue.reserve_exact(segments.saturating_sub(self.queue.len()));
+        self.failed_erases.reserve_exact(segments.saturating_sub(self.failed_erases.len()));
+        self.retired.reserve_exact(segments.saturating_sub(self.retired.len()));
+    }
+
     /// Adds a segment, which is used after the others.
     pub fn push(&mut self, free: FreeSegment) {
         self.queue.push_back(free);

@@ -24,6 +24,7 @@ mod scan;
 mod store;
 mod superblock;
 mod tag;
+mod translation;
 
 pub use anchor::{Anchor, CheckpointAt, FindError, Record, find_superblock};
 pub use bytes::{PutBytes, Reader, U48_MAX};
@@ -43,5 +44,10 @@ pub use paired::{geometry_to_format, shown_geometry};
 pub use retired::{decode_retired, encode_retired};
 pub use scan::{FoundPage, FoundSegment};
 pub use store::{Copied, Plain, Store};
-pub use superblock::{ClientKind, HOLE_PAGES, SUPERBLOCK_BYTES, Superblock, SuperblockError, TAGS_NAME_PLACE};
+pub use superblock::{
+    ClientKind, HOLE_PAGES, MAP_ON_FLASH, SUPERBLOCK_BYTES, Superblock, SuperblockError, TAGS_NAME_PLACE,
+};
 pub use tag::{Decoded, Earlier, PageInfo, PageKind, SegmentInfo, Tag};
+pub use translation::{
+    MapState, decode_map_checkpoint, decode_translation, encode_map_checkpoint, encode_translation, max_map_entries,
+};

@@ -86,6 +86,12 @@ impl LogState {
         bytes.put_u32(self.segments.len() as u32);
     }
 
+    /// Maximum of bytes that clocks and segments take in a checkpoint, with what stands between them and a margin.
+    pub(crate) fn max_encoded_bytes(&self) -> usize {
+        let open: usize = self.open.iter().map(|open| 12 + open.pages.len() * 14).sum();
+        128 + self.segments.len() * 25 + open + (self.free.len() + self.retired.len()) * 4
+    }
+
     /// Reads the start of a checkpoint; `None` if it is no such checkpoint of this device.
     pub(crate) fn decode_clocks(magic: [u8; 4], superblock: &Superblock, reader: &mut Reader<'_>) -> Option<Self> {
         if reader.take(4)? != magic || reader.u32()? != VERSION || reader.take(16)? != superblock.uuid {

@@ -155,5 +155,5 @@ impl<F: Flash> Flash for Paired<F> {
         self.device.void_page(second)
     }
 
-    margay_flash::pass_on!(device: has_payload, sync, is_cached, mark, set_mark);
+    margay_flash::pass_on!(device: retire, has_payload, sync, is_cached, mark, set_mark);
 }

@@ -40,6 +40,11 @@ pub trait Store {
         false
     }
 
+    /// The owner that the tag of a page names; `None` if it has none that can be read.
+    fn owner_of(&mut self, _ppn: Ppn) -> Result<Option<u64>, FlashError> {
+        Ok(None)
+    }
+
     /// Erases a segment, which then has been erased `info.erases` times.
     fn erase(&mut self, segment: SegmentId, info: SegmentInfo) -> Result<(), FlashError>;
 

@@ -1,6 +1,8 @@
 use crate::bytes::{PutBytes, Reader};
 use crate::crc::crc32c;
 use crate::layout::VERSION;
+use crate::translation::max_map_entries;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -11,11 +13,16 @@ const MAGIC: &[u8; 8] = b"MARGAY\x00\x01";
 pub const SUPERBLOCK_BYTES: usize = 384;
 
 /// Features that a reader must know; unknown bits keep the device from being mounted.
-pub const KNOWN_INCOMPATIBLE: u32 = HOLE_PAGES | TAGS_NAME_PLACE;
+pub const KNOWN_INCOMPATIBLE: u32 = HOLE_PAGES | TAGS_NAME_PLACE | MAP_ON_FLASH;
 /// Feature of a file system that a reader must know: pages of holes (FORMAT.md, "Holes").
 pub const HOLE_PAGES: u32 = 1;
 /// Feature that a reader must know: the checksum of a tag covers the number of its page.
 pub const TAGS_NAME_PLACE: u32 = 2;
+/// Feature of a disk that a reader must know: its map is on flash (FORMAT.md, "Translation pages"). It is set by writing a superblock
+/// that names entries of a translation page.
+pub const MAP_ON_FLASH: u32 = 4;
+/// Feature that may be ignored: the endurance of segments is behind the other fields. It is set by writing a superblock that names one.
+pub const HAS_ENDURANCE: u32 = 1;
 /// Features that a writer must know; unknown bits allow reading only.
 pub const KNOWN_READ_ONLY: u32 = 0;
 
@@ -65,6 +72,12 @@ pub struct Superblock {
     pub leveling: String,
     /// Exported pages that hold read-only data: first page and count.
     pub read_only_ranges: Vec<(u32, u32)>,
+    /// Erases that a segment endures, as its maker says; 0 if that is not known.
+    pub endurance_erases: u32,
+    /// Entries of a translation page of a disk whose map is on flash; 0 if all of its map is in memory.
+    pub map_entries: u32,
+    /// Bytes of memory for the map of such a disk.
+    pub map_memory_bytes: u64,
 }
 
 /// Why bytes are not a superblock.
@@ -89,6 +102,13 @@ pub enum SuperblockError {
         /// The field.
         field: &'static str,
     },
+    /// The device has another shape than the one that was formatted.
+    OtherShape {
+        /// The shape that the superblock names.
+        formatted: Geometry,
+        /// That of the device.
+        found: Geometry,
+    },
     /// Policy texts and ranges do not fit.
     TooLong,
 }
@@ -106,9 +126,20 @@ impl fmt::Display for SuperblockError {
                 write!(f, "it uses features that this margay does not know (bits {bits:#x})")
             }
             Self::Impossible { field } => write!(f, "the superblock's {field} cannot be"),
+            Self::OtherShape { formatted, found } => write!(
+                f,
+                "it was formatted as a device of {}, and is one of {} now: it is another chip or partition, or its driver leaves it other spare bytes; open it as it was formatted",
+                shape(formatted),
+                shape(found)
+            ),
             Self::TooLong => write!(f, "policy texts and read-only ranges do not fit into {SUPERBLOCK_BYTES} bytes"),
         }
     }
+}
+
+fn shape(geometry: &Geometry) -> String {
+    let (segments, pages) = (geometry.segments(), geometry.pages_per_segment());
+    format!("{segments} segments of {pages} pages of {} + {} bytes", geometry.page_bytes(), geometry.spare_bytes())
 }
 
 impl core::error::Error for SuperblockError {}
@@ -118,6 +149,12 @@ impl Superblock {
     pub fn encode(&self) -> Result<[u8; SUPERBLOCK_BYTES], SuperblockError> {
         let texts = [&self.selection, &self.placement, &self.leveling];
         let len = 108 + texts.iter().map(|text| text.len() + 1).sum::<usize>() + 1 + self.read_only_ranges.len() * 8;
+        let has_endurance = self.endurance_erases > 0;
+        let len = if has_endurance { len + 4 } else { len };
+        let has_map = self.map_entries > 0;
+        let len = if has_map { len + 12 } else { len };
+        let incompatible = self.incompatible & !MAP_ON_FLASH | if has_map { MAP_ON_FLASH } else { 0 };
+        let compatible = self.compatible & !HAS_ENDURANCE | if has_endurance { HAS_ENDURANCE } else { 0 };
         if len > SUPERBLOCK_BYTES || texts.iter().any(|text| text.len() > 255) {
             return Err(SuperblockError::TooLong);
         }
@@ -126,7 +163,7 @@ impl Superblock {
         rest.put(MAGIC);
         rest.put_u32(0); // the CRC's place
         rest.put(&[VERSION, self.client as u8, u8::from(self.geometry.is_byte_programmable()), 0]);
-        for features in [self.compatible, self.read_only_compatible, self.incompatible] {
+        for features in [compatible, self.read_only_compatible, incompatible] {
             rest.put_u32(features);
         }
         rest.put(&self.uuid);
@@ -145,6 +182,13 @@ impl Superblock {
         for (first, count) in &self.read_only_ranges {
             rest.put_u32(*first);
             rest.put_u32(*count);
+        }
+        if has_endurance {
+            rest.put_u32(self.endurance_erases);
+        }
+        if has_map {
+            rest.put_u32(self.map_entries);
+            rest.put_uint(self.map_memory_bytes, 8);
         }
         let crc = crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -200,6 +244,14 @@ impl Superblock {
         let ranges = reader.u8()?;
         let ranges: Option<_> = (0..ranges).map(|_| Some((reader.u32()?, reader.u32()?))).collect();
         let read_only_ranges = ranges?;
+        let endurance_erases = if compatible & HAS_ENDURANCE != 0 { reader.u32()? } else { 0 };
+        let (map_entries, map_memory_bytes) = match incompatible & MAP_ON_FLASH {
+            0 => (0, 0),
+            _ => (reader.u32()?, reader.u64()?),
+        };
+        if incompatible & MAP_ON_FLASH != 0 && !(1..=max_map_entries(page_bytes)).contains(&map_entries) {
+            return impossible("number of entries of a translation page");
+        }
         if exported_pages == 0 || exported_pages > geometry.pages() {
             return impossible("exported capacity");
         }
@@ -219,6 +271,9 @@ impl Superblock {
             placement,
             leveling,
             read_only_ranges,
+            endurance_erases,
+            map_entries,
+            map_memory_bytes,
         }))
     }
 
@@ -254,6 +309,9 @@ pub(crate) mod tests {
             placement: "m6:mean=decay,scale=0.67d".into(),
             leveling: "threshold:spread=100".into(),
             read_only_ranges: alloc::vec![(0, 100), (200, 5)],
+            endurance_erases: 100_000,
+            map_entries: 0,
+            map_memory_bytes: 0,
         }
     }
 
@@ -268,6 +326,28 @@ pub(crate) mod tests {
         }
         assert_eq!(Superblock::decode(&[0xFF; 4096]), Err(SuperblockError::NotMargay));
         assert_eq!(Superblock::decode(&bytes[..100]), Err(SuperblockError::NotMargay));
+    }
+
+    #[test]
+    fn an_endurance_takes_no_room_where_it_is_not_known() {
+        let known = superblock();
+        let unknown = Superblock { endurance_erases: 0, compatible: 0, ..superblock() };
+        let bytes = unknown.encode().unwrap();
+        assert_eq!(Superblock::decode(&bytes), Ok(unknown));
+        let differ = bytes.iter().zip(known.encode().unwrap()).filter(|(one, other)| *one != other).count();
+        assert!(differ <= 4 + 1 + 4, "the checksum, the mask and the field: {differ}");
+    }
+
+    #[test]
+    fn a_map_on_flash_is_read_as_written_and_unknown_to_earlier_versions() {
+        let paged =
+            Superblock { map_entries: 1020, map_memory_bytes: 1 << 33, incompatible: MAP_ON_FLASH, ..superblock() };
+        let bytes = paged.encode().unwrap();
+        assert_eq!(Superblock::decode(&bytes), Ok(paged.clone()));
+        assert_eq!(bytes[24], 4, "a bit of the third mask, which versions that do not know it refuse");
+        let impossible = Superblock { map_entries: 1021, ..paged }.encode().unwrap();
+        let field = "number of entries of a translation page";
+        assert_eq!(Superblock::decode(&impossible), Err(SuperblockError::Impossible { field }));
     }
 
     #[test]

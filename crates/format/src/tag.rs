@@ -146,15 +146,25 @@ impl Tag {
             rest.put_u32(segment.0);
             rest.put_u32(erases);
         }
+        let (mut at, end) = (len - rest.len(), layout.tag_bytes());
         let mut after = self.page.seq;
+        let entry_bytes = owner_bytes + 2;
         for (owner, seq) in before.iter().rev() {
-            rest.put_uint(*owner, owner_bytes);
-            rest.put_uint(after.checked_sub(*seq).unwrap_or(u64::MAX).min(FAR.into()), 2);
+            let gap = after.checked_sub(*seq).map_or(FAR, |gap| gap.min(FAR.into()) as u16);
             after = *seq;
+            // A copy whose length is not known is a call: eight bytes are stored, and what is too much is written over.
+            match bytes[..end].get_mut(at..at + 8) {
+                Some(wide) if entry_bytes <= 8 => {
+                    wide.copy_from_slice(&(owner | u64::from(gap) << (8 * owner_bytes)).to_le_bytes());
+                }
+                _ => {
+                    bytes[at..at + owner_bytes].copy_from_slice(&owner.to_le_bytes()[..owner_bytes]);
+                    bytes[at + owner_bytes..at + entry_bytes].copy_from_slice(&gap.to_le_bytes());
+                }
+            }
+            at += entry_bytes;
         }
-        let used = len - rest.len();
-        let end = layout.tag_bytes();
-        bytes[used..end].fill(0xFF);
+        bytes[at..end].fill(0xFF);
         let crc = Self::crc(layout, ppn, &bytes[..end]);
         bytes[CRC_AT..TAG_BYTES].copy_from_slice(&crc.to_le_bytes());
     }

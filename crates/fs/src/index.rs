@@ -217,6 +217,39 @@ impl Index {
         Some(page)
     }
 
+    /// Counts the bytes of all headers anew, and moves headers from pages that have become too full, the largest first, to
+    /// pages of which nothing is on flash. Says which pages have changed, in the order in which they have to be written: what
+    /// moved is on its new page before it leaves the old one.
+    pub fn resize_all(&mut self) -> Vec<u32> {
+        let page_bytes = self.page_bytes;
+        self.pages.iter_mut().for_each(|page| page.bytes = 0);
+        for node in self.nodes.iter_mut().flatten() {
+            node.header_bytes = header_bytes(node, page_bytes) as u32;
+            self.pages[node.page as usize].bytes += node.header_bytes;
+        }
+        let (first_new, room) = (self.pages.len() as u32, self.room_bytes() as u32);
+        let mut left = Vec::new();
+        for page in 0..first_new {
+            while self.pages[page as usize].bytes > room && self.pages[page as usize].members.len() > 1 {
+                let bytes = |object: &u32| self.node(*object).map_or(0, |node| node.header_bytes);
+                let members = self.pages[page as usize].members.iter();
+                let Some(object) = members.copied().max_by_key(bytes) else { break };
+                let bytes = bytes(&object);
+                self.leave(object, page, bytes);
+                let last = self.pages.len() as u32 - 1;
+                if last < first_new || self.pages[last as usize].bytes + bytes > room {
+                    self.pages.push(HeaderPage::default());
+                }
+                let to = self.pages.len() as u32 - 1;
+                self.enter(object, to, bytes);
+                self.node_mut(object).expect("the object is in use").page = to;
+                left.push(page);
+            }
+        }
+        left.dedup();
+        (first_new..self.pages.len() as u32).chain(left).collect()
+    }
+
     /// Writes the header page `page` as it is after the program `seq` into `data`.
     pub fn encode(&self, page: u32, seq: u64, data: &mut [u8]) {
         let members = &self.pages[page as usize].members;
@@ -226,7 +259,7 @@ impl Index {
     }
 
     /// A header page is on flash as it is in memory.
-    pub fn written(&mut self, page: u32) {
+    pub fn headers_written(&mut self, page: u32) {
         let header = &mut self.pages[page as usize];
         self.free.append(&mut header.removed);
         // Taken out for the loop: the nodes are borrowed with the rest.
@@ -369,8 +402,12 @@ impl Client<PageOwner> for Index {
     }
 
     fn pending_written(&mut self, owner: PageOwner) {
+        self.written(owner);
+    }
+
+    fn written(&mut self, owner: PageOwner) {
         if let Owned::Headers(page) = owner.what() {
-            self.written(page);
+            self.headers_written(page);
         }
     }
 

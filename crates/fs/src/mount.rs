@@ -108,6 +108,11 @@ impl FoundFs {
         Ok(Self { problems, report: recovered.report.clone(), recovered })
     }
 
+    /// Erases of each segment, by number, as far as they are known.
+    pub fn erases(&self) -> Vec<u32> {
+        self.recovered.erases()
+    }
+
     pub(crate) fn index(&self) -> &Index {
         &self.recovered.map.index
     }
@@ -153,13 +158,20 @@ impl<F: Flash> Fs<Formatted<F>> {
         }
         (fs.read_only, fs.report) = (read_only, report);
         if read_only {
-            fs.anchor = work.into_anchor();
             return Ok(fs);
         }
-        fs.anchor = fs.log.start(&mut fs.index, superblock, &restored, work)?;
-        fs.list_all_holes()?;
-        for page in map.repair {
-            fs.write_headers(page)?;
+        let Some(anchor) = fs.log.start(&mut fs.index, superblock, &restored, work)? else {
+            fs.read_only = true;
+            return Ok(fs);
+        };
+        fs.anchor = anchor;
+        let repaired =
+            fs.list_all_holes().and_then(|()| map.repair.into_iter().try_for_each(|page| fs.write_headers(page)));
+        match repaired {
+            Ok(()) => {}
+            // A device that is worn out is still to be read.
+            Err(FsError::NoSpace | FsError::Log(LogError::NoSpace { .. })) => fs.read_only = true,
+            Err(error) => return Err(error.into()),
         }
         Ok(fs)
     }
@@ -167,17 +179,31 @@ impl<F: Flash> Fs<Formatted<F>> {
     /// Stops cleanly: everything is written, and a checkpoint if there is room for one, so that the next mount is
     /// fast. The file system must not be used any more.
     pub fn stop(&mut self) -> Result<bool, FsError> {
-        if !self.read_only {
-            self.check_writable()?;
-        }
-        let orphans: Vec<u32> = self.index.iter().filter(|(_, node)| node.orphan).map(|(object, _)| object).collect();
-        for object in orphans {
-            self.destroy(object)?;
+        if self.read_only {
+            return Ok(false);
         }
         self.sync()?;
-        let Some(superblock) = self.superblock.clone().filter(|_| !self.read_only) else { return Ok(false) };
+        match self.destroy_orphans() {
+            Ok(()) => {}
+            // On a device that is worn out they stay orphans, as after a power cut.
+            Err(FsError::NoSpace | FsError::Log(LogError::NoSpace { .. })) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let Some(superblock) = self.superblock.clone() else { return Ok(false) };
         let encode = |log: &Log<_, _>, index: &Index| encode_files_checkpoint(&superblock, &log.state(), index.pages());
-        Ok(self.log.stop(&mut self.index, &mut self.anchor, &superblock, encode)?)
+        let stopped = self.log.stop(&mut self.index, &mut self.anchor, &superblock, encode)?;
+        let retired = self.log.retired_segments().to_vec();
+        self.log.device_mut().give_up(&retired).map_err(LogError::from)?;
+        Ok(stopped)
+    }
+
+    fn destroy_orphans(&mut self) -> Result<(), FsError> {
+        let orphans: Vec<u32> = self.index.iter().filter(|(_, node)| node.orphan).map(|(object, _)| object).collect();
+        if orphans.is_empty() {
+            return Ok(());
+        }
+        orphans.into_iter().try_for_each(|object| self.destroy(object))?;
+        self.sync()
     }
 
     /// Where everything lies on the device.

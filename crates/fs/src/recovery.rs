@@ -149,9 +149,9 @@ impl FilesMap {
             let is_readable = reader.read(*ppn, *owner, &mut data)?;
             match Headers::decode(&data).filter(|_| is_readable) {
                 Some(Headers { headers, .. }) if headers.is_empty() => drop(self.index.empty.insert(page)),
-                Some(Headers { seq, headers }) => candidates.extend(headers.into_iter().map(|header| {
+                Some(Headers { seq, headers }) => candidates.extend((0..).zip(headers).map(|(at, header)| {
                     let node = node_of(&header);
-                    (header.object, Candidate { seq, page, node, holes: header.holes })
+                    (header.object, Candidate { age: (seq, at), page, node, holes: header.holes })
                 })),
                 None => self.problems.push(Problem::Headers { page, ppn: *ppn }),
             }
@@ -177,18 +177,6 @@ impl FilesMap {
                     }
                 }
                 Owned::Headers(_) | Owned::Holes(..) | Owned::Unknown => {}
-            }
-        }
-    }
-
-    /// Headers of files that grew into a hole after they were written take other room than before.
-    fn resize_headers(&mut self) {
-        let files = self.index.iter().filter(|(_, node)| node.kind == ObjectKind::File);
-        let files: Vec<_> = files.map(|(object, _)| object).collect();
-        for object in files {
-            if let Some(page) = self.index.resize(object) {
-                self.repair.push(page);
-                self.repair.push(self.index.node(object).expect("in use").page);
             }
         }
     }
@@ -251,7 +239,9 @@ impl OwnerMap for FilesMap {
         }
         self.place_pages(&latest, &as_of, &holes, reader.is_from_checkpoint());
         self.settle_holes(&as_of, holes);
-        self.resize_headers();
+        // Headers of files that grew into a hole after they were written take other room than before.
+        let moved = self.index.resize_all();
+        self.repair.splice(..0, moved);
         self.index.restored();
         self.latest = latest;
         Ok(())
@@ -271,6 +261,6 @@ impl OwnerMap for FilesMap {
             (at, Kept::Content(content))
         });
         let kept = kept.collect();
-        ValidPages { places, kept }
+        ValidPages { places, kept, valid: Vec::new() }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{Fs, FsError, PageOwner};
 use margay_format::{HolePage, Store};
-use margay_log::{Client, Content, Hint};
+use margay_log::{Client, Content, Hint, LogError};
 use margay_policy::State;
 
 /// The greatest number of header pages with new times and sizes that wait in memory.
@@ -34,7 +34,12 @@ impl<D: Store> Fs<D> {
             if given_back.is_empty() {
                 break;
             }
-            self.write_hole_page(0, group, &bits)?;
+            match self.write_hole_page(0, group, &bits) {
+                Ok(()) => {}
+                // They are given back when there is room.
+                Err(FsError::NoSpace | FsError::Log(LogError::NoSpace { .. })) => break,
+                Err(error) => return Err(error),
+            }
             let now_us = self.now_us();
             for page in given_back {
                 self.index.empty.remove(&page);
@@ -122,29 +127,23 @@ impl<D: Store> Fs<D> {
                 self.log.trim(old, self.now_us());
                 self.erase_if_empty(old)?;
             }
-            self.index.written(page);
+            self.index.headers_written(page);
             return Ok(());
         }
         if header.members.is_empty() && header.at.is_none() && self.index.hole_pages {
             // Nothing of it ever was on flash, or a page of holes says that it is gone.
-            self.index.written(page);
+            self.index.headers_written(page);
             return Ok(());
         }
         let object = header.members.last().copied().unwrap_or(0);
         let again = self.index.node(object).is_some_and(|node| node.opens > 0) || self.index.dirty == Some(page);
         let mut data = core::mem::take(&mut self.scratch);
         self.index.encode(page, self.log.seq(), &mut data);
-        // Cleared first: the write below may come here again and must not write the page a second time.
-        let destructive = core::mem::take(&mut self.index.destructive);
         let (old, now_us) = (self.index.locate(owner), self.now_us());
         let content = Content::Headers { object, open: again };
         let result = self.log.write(&mut self.index, owner, content, &data, Hint::None, now_us);
         self.scratch = data;
-        if let Err(error) = result {
-            self.index.destructive |= destructive;
-            return Err(error.into());
-        }
-        self.index.written(page);
+        result?;
         self.counters.header_pages += 1;
         old.map_or(Ok(()), |old| self.erase_if_empty(old))
     }
@@ -220,6 +219,11 @@ impl<D: Store> Fs<D> {
         self.flush_tail(object)?;
         let node = self.node(object)?;
         let (page, resized) = (node.page, node.resized);
+        // Names that it has by links are in headers of their own.
+        let linked = node.links.iter().filter_map(|link| Some(self.index.node(*link)?.page));
+        if let Some(dirty) = self.index.dirty.filter(|dirty| *dirty != page && linked.clone().any(|at| at == *dirty)) {
+            self.write_headers(dirty)?;
+        }
         let is_named = self.index.dirty != Some(page);
         if !is_named || resized || (!data_only && self.index.soft.contains(&page)) {
             // The directories of its path may be on another header page whose names have changed.

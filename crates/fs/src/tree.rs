@@ -13,7 +13,9 @@ use margay_format::ObjectHeader;
 /// What the header of an object says, with the program after which it was so.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    pub seq: u64,
+    /// That program, and the place of the header on its page: one that moved there stands behind the others. The greater is
+    /// the newer.
+    pub age: (u64, u32),
     /// The header page.
     pub page: u32,
     pub node: Node,
@@ -31,7 +33,7 @@ pub(crate) fn newest(candidates: Vec<(u32, Candidate)>) -> (BTreeMap<u32, Candid
                 entry.insert(candidate);
             }
             Entry::Occupied(mut entry) => {
-                let loser = if entry.get().seq < candidate.seq { entry.insert(candidate) } else { candidate };
+                let loser = if entry.get().age < candidate.age { entry.insert(candidate) } else { candidate };
                 repair.push(loser.page);
             }
         }
@@ -96,7 +98,7 @@ pub(crate) fn build(
             }
             Entry::Occupied(mut entry) => {
                 let other = *entry.get();
-                let loser = if found[&other].seq < candidate.seq { entry.insert(*object) } else { *object };
+                let loser = if found[&other].age < candidate.age { entry.insert(*object) } else { *object };
                 losers.push(loser);
             }
         }
@@ -125,7 +127,7 @@ pub(crate) fn build(
         index.restore(ROOT, node, page);
         repair.push(page);
     }
-    for (object, Candidate { seq, page, node, holes }) in found {
+    for (object, Candidate { age: (seq, _), page, node, holes }) in found {
         as_of.insert(object, (seq, holes));
         index.restore(object, node, page);
     }

@@ -48,6 +48,9 @@ impl Setup {
             placement: allocator.to_string(),
             leveling: "none".into(),
             read_only_ranges: Vec::new(),
+            endurance_erases: 0,
+            map_entries: 0,
+            map_memory_bytes: 0,
         };
         Self { config, superblock, allocator }
     }

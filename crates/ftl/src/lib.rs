@@ -8,6 +8,7 @@ extern crate alloc;
 mod error;
 mod map;
 mod mount;
+mod paged;
 mod recovery;
 mod tally;
 
@@ -21,6 +22,7 @@ use margay_log::Client as _;
 pub use margay_log::MountReport;
 use margay_log::{AuditError, Config, Content, Hint, Log, LogError, Policies, Progress};
 pub use mount::{Loaded, MountError, load};
+pub use paged::{MapCounters, PagedFtl, PagedLoaded, load_paged, min_map_bytes};
 use tally::{Tallied, Tally};
 
 /// Pages of the trim map that may be unwritten at once.
@@ -157,10 +159,7 @@ impl<D: Store> Ftl<D> {
     /// An error of a device that lost segments says so.
     #[cold]
     fn worn_out(&self, error: LogError) -> FtlError {
-        match (error, self.log.retired_segments().len() as u32) {
-            (LogError::NoSpace { .. }, retired_segments @ 1..) => FtlError::WornOut { retired_segments },
-            _ => error.into(),
-        }
+        worn_out(error, self.log.retired_segments().len())
     }
 
     /// Writes a page of the initial content: at time 0, and not counted as a host write.
@@ -206,16 +205,17 @@ impl<D: Store> Ftl<D> {
             self.log.trim(ppn, now_us);
             self.map.pages[lpn.index()] = UNMAPPED;
             if self.map.trimmed(lpn) >= MAX_DIRTY {
-                self.log.write_pending(&mut self.map)?;
+                self.log.write_pending(&mut self.map).map_err(|error| self.worn_out(error))?;
             }
         }
         Ok(())
     }
 
     /// Returns when everything written and trimmed so far survives a power cut: at most one page is programmed
-    /// for each page of the trim map that changed.
+    /// for each page of the trim map that changed. If there is no room for them on a device that is worn out, that is the
+    /// error, and trims may be undone by a power cut.
     pub fn flush(&mut self) -> Result<(), FtlError> {
-        self.log.write_pending(&mut self.map)?;
+        self.log.flush_pending(&mut self.map).map_err(|error| self.worn_out(error))?;
         Ok(self.log.device_mut().sync().map_err(LogError::from)?)
     }
 
@@ -284,6 +284,13 @@ impl<D: Store> Ftl<D> {
     /// Bytes of memory held per page of flash, the map included.
     pub fn memory_bytes(&self) -> u64 {
         self.log.memory_bytes() + self.map.pages.capacity() as u64 * 4
+    }
+}
+
+fn worn_out(error: LogError, retired_segments: usize) -> FtlError {
+    match (error, retired_segments as u32) {
+        (LogError::NoSpace { .. }, retired_segments @ 1..) => FtlError::WornOut { retired_segments },
+        _ => error.into(),
     }
 }
 

@@ -31,6 +31,13 @@ impl Map {
         Self { pages, exported: own.exported(), own: Some(Own { pages: own, dirty: Vec::new() }) }
     }
 
+    /// Makes room for all pages of the trim map to be written.
+    pub fn reserve(&mut self) {
+        if let Some(own) = &mut self.own {
+            own.dirty.reserve_exact(own.pages.groups() as usize - own.dirty.len());
+        }
+    }
+
     /// A page was unmapped; says how many pages of the trim map are to be written.
     pub fn trimmed(&mut self, lpn: Lpn) -> usize {
         let Some(own) = &mut self.own else { return 0 };

@@ -3,7 +3,7 @@
 use crate::map::{Map, UNMAPPED};
 use crate::recovery::PageMap;
 use crate::{Ftl, FtlError};
-use alloc::vec;
+use alloc::{vec, vec::Vec};
 use core::fmt;
 use margay_flash::{Flash, FlashError, Lpn, Ppn};
 use margay_format::{Anchor, Formatted, OwnPages, Superblock, encode_disk_checkpoint};
@@ -59,6 +59,11 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// Erases of each segment, by number, as far as they are known.
+    pub fn erases(&self) -> Vec<u32> {
+        self.recovered.erases()
+    }
+
     /// Where a page lives.
     pub fn place(&self, lpn: Lpn) -> Option<Ppn> {
         self.recovered.map.place(lpn)
@@ -96,7 +101,7 @@ impl<F: Flash> Ftl<Formatted<F>> {
     }
 
     /// Mounts a device as it was found. Without `read_only`, makes what a power cut left safe first; see
-    /// [`Log::start`].
+    /// [`Log::start`]. Returns the disk, and the anchor that [`Ftl::stop`] needs; without an anchor the disk must only be read.
     pub fn mount(
         device: Formatted<F>,
         superblock: &Superblock,
@@ -104,16 +109,23 @@ impl<F: Flash> Ftl<Formatted<F>> {
         policies: Policies,
         loaded: Loaded,
         read_only: bool,
-    ) -> Result<(Self, Anchor), MountError> {
+    ) -> Result<(Self, Option<Anchor>), MountError> {
         let own = OwnPages::of(superblock);
         let Recovered { map, restored, work, .. } = loaded.recovered;
         let mut log = Log::restore(device, config, policies, own.owners(), &restored).map_err(LogError::from)?;
         let mut map = Map::durable(own, map.into_pages());
         let anchor = match read_only {
-            true => work.into_anchor(),
+            true => None,
             false => log.start(&mut map, superblock, &restored, work)?,
         };
         Ok((Self { log, map, tally: None }, anchor))
+    }
+
+    /// Makes room for all that can come to be kept, so that writing, trimming, reading, flushing and idle work allocate nothing
+    /// from now on; see [`Log::reserve`] for the two exceptions. A stop allocates its checkpoint.
+    pub fn reserve(&mut self) {
+        self.map.reserve();
+        self.log.reserve();
     }
 
     /// Stops cleanly: writes all that is pending and a checkpoint, if there is room for one, so that the next

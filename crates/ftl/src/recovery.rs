@@ -18,6 +18,12 @@ pub(crate) struct PageMap {
 }
 
 impl PageMap {
+    /// A map of what a checkpoint says, which is of one moment.
+    fn without_seqs(superblock: &Superblock) -> Self {
+        let own = OwnPages::of(superblock);
+        Self { own, pages: vec![UNMAPPED; own.owners() as usize], seqs: Vec::new(), kept: Vec::new() }
+    }
+
     /// Where a page lives.
     pub fn place(&self, lpn: Lpn) -> Option<Ppn> {
         self.pages.get(lpn.index()).copied().filter(|page| *page != UNMAPPED).map(Ppn)
@@ -52,9 +58,8 @@ impl OwnerMap for PageMap {
     type Owner = Lpn;
 
     fn empty(superblock: &Superblock) -> Self {
-        let own = OwnPages::of(superblock);
-        let owners = own.owners() as usize;
-        Self { own, pages: vec![UNMAPPED; owners], seqs: vec![0; owners], kept: Vec::new() }
+        let map = Self::without_seqs(superblock);
+        Self { seqs: vec![0; map.pages.len()], ..map }
     }
 
     fn found(&mut self, page: &FoundPage) -> bool {
@@ -75,7 +80,7 @@ impl OwnerMap for PageMap {
 
     fn decode_checkpoint(bytes: &[u8], superblock: &Superblock, layout: &Layout) -> Option<(LogState, Self)> {
         let (log, pages) = decode_disk_checkpoint(bytes, superblock, layout)?;
-        let mut map = Self::empty(superblock);
+        let mut map = Self::without_seqs(superblock);
         for page in pages {
             let page = page?;
             map.pages[page.owner.index()] = page.ppn.0;
@@ -106,7 +111,9 @@ impl OwnerMap for PageMap {
 
     fn take_pages(&mut self) -> ValidPages<Lpn> {
         let owners = (0..).map(Lpn).zip(&self.pages).filter(|(_, page)| **page != UNMAPPED);
-        let places: Vec<_> = owners.map(|(owner, page)| (Ppn(*page), owner)).collect();
+        // As much memory as it takes and no more: a microcontroller has not much.
+        let mut places = Vec::with_capacity(owners.clone().count());
+        places.extend(owners.map(|(owner, page)| (Ppn(*page), owner)));
         let mut found = core::mem::take(&mut self.kept);
         found.retain(|(owner, ppn, _)| self.pages[owner.index()] == ppn.0);
         found.sort_unstable_by_key(|(owner, ..)| *owner);
@@ -116,6 +123,6 @@ impl OwnerMap for PageMap {
             .zip(&places)
             .filter_map(|(at, (_, owner))| found.next_if(|(of, ..)| of == owner).map(|(.., kept)| (at, kept)));
         let kept = kept.collect();
-        ValidPages { places, kept }
+        ValidPages { places, kept, valid: Vec::new() }
     }
 }

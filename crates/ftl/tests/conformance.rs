@@ -68,6 +68,8 @@ fn setups() -> impl Strategy<Value = Setup> {
             low_water,
             high_water: low_water + more,
             read_only_stream,
+            own_stream: false,
+            owners_on_flash: false,
             leveling,
         };
         let geometry = Geometry::new(segments, pages_per_segment, PAGE_BYTES as u32).unwrap();

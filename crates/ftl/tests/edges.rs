@@ -37,6 +37,9 @@ fn superblock(geometry: Geometry) -> Superblock {
         placement: "m1".into(),
         leveling: "none".into(),
         read_only_ranges: Vec::new(),
+        endurance_erases: 0,
+        map_entries: 0,
+        map_memory_bytes: 0,
     }
 }
 

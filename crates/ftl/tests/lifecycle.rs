@@ -44,6 +44,9 @@ impl Setup {
             placement: "m1".into(),
             leveling: "none".into(),
             read_only_ranges: Vec::new(),
+            endurance_erases: 0,
+            map_entries: 0,
+            map_memory_bytes: 0,
         };
         Self { config, superblock }
     }

@@ -232,6 +232,9 @@ impl<D: Store> Hybrid<D> {
     /// persistent store then has the page as it was, a swap store none, which reading it says.
     pub fn write<H: Host>(&mut self, lpn: Lpn, data: &[u8], host: &mut H) -> Result<(), HybridError> {
         self.check(lpn)?;
+        if self.report.is_worn_out {
+            return Err(HybridError::WornOut { retired_segments: self.counters.retired_segments });
+        }
         self.save_retired()?;
         let is_volatile = self.config.persistence == Persistence::Volatile;
         let is_given_up = is_volatile && self.forget(lpn, host);

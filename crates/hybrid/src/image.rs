@@ -132,6 +132,9 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
         placement: options.persistence.text().to_string(),
         leveling: String::new(),
         read_only_ranges: Vec::new(),
+        endurance_erases: 0,
+        map_entries: 0,
+        map_memory_bytes: 0,
     };
     let mut store = Formatted::new(device, config.logical_pages.into(), superblock.encode()?)?;
     store.reset_mark()?;

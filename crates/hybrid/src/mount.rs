@@ -6,7 +6,7 @@ use crate::copies::{Copies, Copy};
 use crate::hybrid::Stream;
 use crate::logs::{LogBlock, NONE};
 use crate::unreadable::{Seen, Unreadable};
-use crate::{Hybrid, NoCache, OpenError, Persistence};
+use crate::{Hybrid, HybridError, NoCache, OpenError, Persistence};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Lpn, Ppn, SegmentId};
 use margay_format::{Decoded, Formatted, FoundPage, FreeSegment, PageInfo, PageKind, SegmentInfo, Store};
@@ -87,6 +87,24 @@ impl<F: Flash> Hybrid<Formatted<F>> {
         }
         self.drop_unreadable(&mut copies, &mut page)?;
         self.rebuild(&copies);
+        match self.make_safe(&copies, suspect, torn) {
+            // It can be read, and nothing on it changes any more.
+            Err(OpenError::Hybrid(HybridError::WornOut { .. })) => {
+                self.report.is_worn_out = true;
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// What has to be written before anything else is: the page that was programmed last, what replaces torn segments, and
+    /// merges until there are no more log blocks than there may be.
+    fn make_safe(
+        &mut self,
+        copies: &Copies,
+        suspect: Option<(Copy, Vec<u8>)>,
+        torn: Vec<u32>,
+    ) -> Result<(), OpenError> {
         if let Some((copy, page)) = suspect
             && self.place(copy.lpn) == Some(self.ppn(copy.segment, copy.position))
         {
@@ -95,7 +113,7 @@ impl<F: Flash> Hybrid<Formatted<F>> {
             let sources = copies.sources_of(copy.segment);
             let before = copies.of(copy.lpn).rev().find(|other| other.seq < copy.seq).map(|before| before.segment);
             self.free.sort_by_key(|free| (before == Some(free.segment.0), sources[free.segment.index()]));
-            self.write_at_once(copy.lpn, &page, &copies)?;
+            self.write_at_once(copy.lpn, &page, copies)?;
         }
         for segment in torn {
             self.clear(segment)?;
@@ -405,7 +423,8 @@ impl<F: Flash> Hybrid<Formatted<F>> {
                 opened_us: 0,
                 opened_writes: self.writes,
             };
-            self.store.resume(id, info, pages.iter().map(|copy| (copy.lpn.0.into(), copy.seq)).collect());
+            let pages: Vec<_> = pages.iter().map(|copy| (copy.lpn.0.into(), copy.seq)).collect();
+            self.store.resume(id, info, &pages);
             let log = &mut self.logs[slot as usize];
             (log.next, log.end) = (position, position + 1);
             return Ok(Some(slot));

@@ -13,12 +13,18 @@ pub struct HybridMountReport {
     pub rolled_back: u32,
     /// Segments that were retired before.
     pub retired_segments: u32,
+    /// Too many segments have failed to make safe what a power cut or kill left: the store can be read, and every write is
+    /// [`crate::HybridError::WornOut`].
+    pub is_worn_out: bool,
 }
 
 impl fmt::Display for HybridMountReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { doubtful_programs, verified, rolled_back, retired_segments } = self;
+        let Self { doubtful_programs, verified, rolled_back, retired_segments, is_worn_out } = self;
         write!(f, "{retired_segments} segments are retired; ")?;
+        if *is_worn_out {
+            f.write_str("too few are left, so that it can only be read; ")?;
+        }
         write!(f, "{verified} pages written after the last sync were found whole, {rolled_back} do not count; ")?;
         match doubtful_programs {
             0 => f.write_str("every page is the last that was written and synced"),

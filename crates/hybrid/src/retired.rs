@@ -40,7 +40,7 @@ impl<D: Store> Hybrid<D> {
     /// the next write tries again: without the list a mount uses those segments again, and they fail again.
     pub(crate) fn save_retired(&mut self) -> Result<(), HybridError> {
         let is_kept = D::KEEPS_INFO && self.config.persistence == Persistence::Persistent;
-        if !is_kept || self.free.retired().len() == self.list.len {
+        if !is_kept || self.report.is_worn_out || self.free.retired().len() == self.list.len {
             return Ok(());
         }
         match self.write_retired() {

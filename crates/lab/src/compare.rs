@@ -2,9 +2,19 @@
 
 use crate::LabError;
 use crate::experiment::Experiment;
+use crate::own::{OwnPair, OwnPlacement};
 use crate::result::Outcome;
 use crate::run::{Prepared, Step, prepare, run_prepared};
+use crate::settings::Settings;
+use crate::sources::Sources;
+use crate::sweep::split_list;
+use margay_policy::Spec;
+use margay_policy::placement::PlacementKind;
+use margay_policy::selection::SelectionKind;
+use margay_policy::spec::PolicyKind;
 use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Observes a comparison while it runs. Called from many threads.
 pub trait Observer: Sync {
@@ -65,4 +75,85 @@ pub fn run_all(
             result
         })
         .collect()
+}
+
+/// The runs of a comparison.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Every pair of policies with every seed.
+    pub experiments: Vec<Experiment>,
+    /// Their source.
+    pub prepared: Prepared,
+    /// Placements that were left out, because the device has too little spare room for their streams.
+    pub left_out: Vec<String>,
+}
+
+/// A policy of a table, or of the program's own.
+type Choice<K, T> = (Spec<K>, Option<Arc<T>>);
+
+/// The policies asked for; without any the usual ones, or all of the table, and those variants that are worth trying.
+fn choices<K: PolicyKind, T: ?Sized>(
+    asked: &Option<Vec<String>>,
+    all: bool,
+    own: &BTreeMap<String, Arc<T>>,
+) -> Result<Vec<Choice<K, T>>, LabError> {
+    let Some(asked) = asked else {
+        let of_table: Vec<Spec<K>> =
+            if all { Spec::all().chain(Spec::variants()).collect() } else { Spec::usual().collect() };
+        return Ok(of_table.into_iter().map(|spec| (spec, None)).collect());
+    };
+    let choice = |text: String| match own.get(&text) {
+        Some(own) => Ok((Spec::default(), Some(Arc::clone(own)))),
+        None => Ok((text.parse()?, None)),
+    };
+    asked.iter().flat_map(|text| split_list(text)).map(choice).collect()
+}
+
+/// Takes out placements with more streams than the device has room for, and returns their names.
+fn leave_out_unfit(
+    placements: &mut Vec<Choice<PlacementKind, dyn OwnPlacement>>,
+    base: &Experiment,
+) -> Result<Vec<String>, LabError> {
+    let (config, geometry) = (base.config(), base.device.geometry()?);
+    let pages = base.exported_pages()?;
+    let fits = |(placement, _): &Choice<PlacementKind, dyn OwnPlacement>| {
+        let streams = u32::from(placement.streams()) + u32::from(base.separate_read_only);
+        config.limit_pages(&geometry, streams).is_ok_and(|limit| pages <= limit)
+    };
+    if !placements.iter().any(fits) {
+        // The error of the first run says what is wrong.
+        return Ok(Vec::new());
+    }
+    let unfit = placements.iter().filter(|choice| !fits(choice)).map(|(placement, _)| placement.to_string()).collect();
+    placements.retain(fits);
+    Ok(unfit)
+}
+
+impl Comparison {
+    /// The runs that the settings ask for: every selection with every placement, each with so many seeds
+    /// ([`Experiment::with_seeds`]). Without a selection or placement the usual ones are compared; `all` takes all of the
+    /// tables, and oracles.
+    ///
+    /// # Errors
+    /// Those of [`Settings::prepare`], and policies that are not known.
+    pub fn new(settings: &Settings, seeds: Option<u32>, all: bool, sources: &Sources) -> Result<Self, LabError> {
+        let own = &settings.held.policies;
+        let selections: Vec<Choice<SelectionKind, _>> = choices(&settings.selection, all, &own.selections)?;
+        let mut placements: Vec<Choice<PlacementKind, _>> = choices(&settings.placement, all, &own.placements)?;
+        let is_open = settings.placement.is_none();
+        if is_open {
+            // Who has no streams gains nothing by a placement that goes by them, and who has them names it.
+            placements.retain(|(placement, _)| !placement.sees_streams() && (all || !placement.is_oracle()));
+        }
+        let of_all = Settings { selection: None, placement: None, ..settings.clone() };
+        let (base, prepared) = of_all.prepare(sources)?;
+        let left_out = if is_open { leave_out_unfit(&mut placements, &base)? } else { Vec::new() };
+        let pairs =
+            selections.iter().flat_map(|selection| placements.iter().map(move |placement| (selection, placement)));
+        let experiments = pairs.flat_map(|((selection, own_selection), (placement, own_placement))| {
+            let own = OwnPair { selection: own_selection.clone(), placement: own_placement.clone() };
+            Experiment { selection: *selection, placement: *placement, own, ..base.clone() }.with_seeds(seeds)
+        });
+        Ok(Self { experiments: experiments.collect(), prepared, left_out })
+    }
 }

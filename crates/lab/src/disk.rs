@@ -1,6 +1,8 @@
 use crate::LabError;
 use crate::experiment::Experiment;
 use crate::future::Told;
+use crate::own::OwnPair;
+use crate::placed::Placing;
 use crate::work::WorkMeter;
 use margay_flash::Lpn;
 use margay_format::Plain;
@@ -40,14 +42,14 @@ fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], told: &mut Told, work: &mu
     let is_plain = !disk.counts_copies() && told.is_nothing();
     for same in ops.chunk_by(|a, b| a.kind == b.kind) {
         let mut ops = same.iter().map(|op| (Lpn(op.lpn), op.time_us));
-        let mut hinted = same.iter().map(|op| (Lpn(op.lpn), told.of_write(op), op.time_us));
         // What trims caused is no work of the write that follows.
         let mut before = done(disk);
         match same[0].kind {
-            // Any write may have caused cleaning.
-            OpKind::Write if is_paced => {
-                for write in hinted {
-                    disk.write_run_hinted(&mut std::iter::once(write))?;
+            // Any write may have caused cleaning, or the account of the segments is looked at between writes.
+            OpKind::Write if is_paced || told.looks_at_the_disk() => {
+                for op in same {
+                    let hint = told.of_next_write(op, disk);
+                    disk.write_run_hinted(&mut std::iter::once((Lpn(op.lpn), hint, op.time_us)))?;
                     let after = done(disk);
                     if after != before {
                         work.record(after.0 - before.0, after.1 - before.1, after.2 - before.2);
@@ -56,6 +58,7 @@ fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], told: &mut Told, work: &mu
                 }
             }
             OpKind::Write => {
+                let mut hinted = same.iter().map(|op| (Lpn(op.lpn), told.of_write(op), op.time_us));
                 while if is_plain { disk.write_run(&mut ops)? } else { disk.write_run_hinted(&mut hinted)? } {
                     let after = done(disk);
                     work.record(after.0 - before.0, after.1 - before.1, after.2 - before.2);
@@ -71,6 +74,14 @@ fn run_batch(disk: &mut MeasuredDisk, ops: &[PageOp], told: &mut Told, work: &mu
 
 /// The disk of an experiment on a null device, empty.
 pub fn build_disk(experiment: &Experiment, exported_pages: u32) -> Result<MeasuredDisk, LabError> {
+    Ok(build_placing(experiment, exported_pages)?.0)
+}
+
+/// The same, and its placement, if that is the program's own.
+pub(crate) fn build_placing(
+    experiment: &Experiment,
+    exported_pages: u32,
+) -> Result<(MeasuredDisk, Option<Placing>), LabError> {
     let geometry = experiment.device.geometry()?;
     let config = experiment.config();
     // Impossible layouts must fail before a policy is built for them.
@@ -81,9 +92,17 @@ pub fn build_disk(experiment: &Experiment, exported_pages: u32) -> Result<Measur
         exported_pages,
         seed: experiment.seed,
     };
-    let policies = Policies::new(experiment.selection, experiment.placement, sizing);
+    let OwnPair { selection, placement } = &experiment.own;
+    let placing = placement.as_ref().map(|own| Placing::new(&**own, sizing));
+    let mut policies = Policies::new(experiment.selection, experiment.placement, sizing);
+    if let Some(own) = selection {
+        policies.selection = own.build(sizing);
+    }
+    if let Some(placing) = &placing {
+        policies.placement = placing.placer();
+    }
     match Ftl::new(Plain::new(NullFlash::new(geometry)), config, policies, exported_pages, &[]) {
-        Ok(disk) => Ok(disk),
+        Ok(disk) => Ok((disk, placing)),
         Err(FtlError::Log(LogError::Config(error))) => Err(error.into()),
         Err(error) => panic!("a device that cannot fail has failed: {error}"),
     }

@@ -9,7 +9,10 @@ use margay_workload::Pattern;
 pub(crate) fn theory_wa(experiment: &Experiment, data_pages: u32, alpha: f64) -> Option<f64> {
     let Source::Workload(spec) = &experiment.source else { return None };
     let is_uniform = spec.pattern == Pattern::Random && spec.trims == 0.0 && spec.read_only == 0.0;
-    let is_plain = experiment.fill == 1.0 && experiment.leveling.name() == "none" && !experiment.separate_read_only;
+    let is_plain = experiment.own.is_none()
+        && experiment.fill == 1.0
+        && experiment.leveling.name() == "none"
+        && !experiment.separate_read_only;
     let all_cleaning_at_once = experiment.max_pages_per_write == 0;
     // With more streams copies are apart from host writes, for which there is no closed form.
     if !(is_uniform && is_plain && all_cleaning_at_once && experiment.placement.name() == "m1" && alpha > 1.0) {

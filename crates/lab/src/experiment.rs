@@ -1,10 +1,14 @@
 use crate::LabError;
+use crate::held::HeldTrace;
+use crate::own::OwnPair;
+use crate::sweep::USUAL_SEEDS;
 use margay_log::Config;
 use margay_media::DeviceSpec;
 use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec};
 use margay_trace::ReadOptions;
 use margay_workload::{Arrival, Pattern, WorkloadSpec};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// How much of the device is exported.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,8 +56,10 @@ pub enum AddressChoice {
 /// A trace to replay.
 #[derive(Clone, Debug)]
 pub struct TraceSource {
-    /// The file.
+    /// The file, or the name of a trace in memory.
     pub path: PathBuf,
+    /// The trace, if it is in memory.
+    pub held: Option<Arc<dyn HeldTrace>>,
     /// Format and treatment of bad lines.
     pub options: ReadOptions,
     /// How addresses become pages.
@@ -62,6 +68,7 @@ pub struct TraceSource {
 
 /// A source of operations.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // An experiment has one.
 pub enum Source {
     /// A generator.
     Workload(WorkloadSpec),
@@ -74,6 +81,7 @@ impl Source {
     pub fn name(&self) -> String {
         match self {
             Self::Workload(spec) => spec.to_string(),
+            Self::Trace(TraceSource { held: Some(held), .. }) => held.name().into(),
             Self::Trace(trace) => trace.path.file_name().unwrap_or(trace.path.as_os_str()).to_string_lossy().into(),
         }
     }
@@ -103,6 +111,8 @@ pub struct Experiment {
     pub selection: SelectionSpec,
     /// The placement policy.
     pub placement: PlacementSpec,
+    /// Policies of the program's own, in place of these.
+    pub own: OwnPair,
     /// The leveling policy.
     pub leveling: LevelingSpec,
     /// The source of operations.
@@ -132,6 +142,7 @@ impl Experiment {
             separate_read_only: false,
             selection: SelectionSpec::default(),
             placement: PlacementSpec::default(),
+            own: OwnPair::default(),
             leveling: LevelingSpec::default(),
             source,
             limit: Limit::Once,
@@ -149,6 +160,8 @@ impl Experiment {
             high_water: self.high_water.max(self.low_water),
             max_pages_per_write: self.max_pages_per_write,
             read_only_stream: self.separate_read_only,
+            own_stream: false,
+            owners_on_flash: false,
             leveling: self.leveling,
             header_pages: self.device.header_pages,
             summary_pages: self.device.summary_pages,
@@ -183,14 +196,33 @@ impl Experiment {
         Ok(pages as u32)
     }
 
+    /// The selection as results name it.
+    pub fn selection_name(&self) -> String {
+        self.own.selection.as_ref().map_or_else(|| self.selection.to_string(), |own| own.name().into())
+    }
+
+    /// The placement as results name it.
+    pub fn placement_name(&self) -> String {
+        self.own.placement.as_ref().map_or_else(|| self.placement.to_string(), |own| own.name().into())
+    }
+
     /// Whether another seed gives another result: the workload is drawn at random, or the selection draws.
     pub fn is_random(&self) -> bool {
         let draws = matches!(self.selection.name(), "random" | "d-choices") || self.placement.name() == "dogi";
+        // Nobody knows what a policy of the program's own does with its seed.
+        let draws = draws || !self.own.is_none();
         let workload = match &self.source {
             Source::Workload(spec) => spec.pattern != Pattern::Sequential || spec.arrival != Arrival::Asap,
             Source::Trace(_) => false,
         };
         draws || workload
+    }
+
+    /// The experiment with so many seeds, from its own on; if that is not said, with several where they make a difference.
+    pub fn with_seeds(&self, seeds: Option<u32>) -> Vec<Self> {
+        let usual = if self.is_random() { USUAL_SEEDS } else { 1 };
+        let more = 0..u64::from(seeds.unwrap_or(usual).max(1));
+        more.map(|more| Self { seed: self.seed.wrapping_add(more), ..self.clone() }).collect()
     }
 
     /// Checks the shares.

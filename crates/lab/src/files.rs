@@ -7,7 +7,7 @@ use margay_fs::{AllocatorSpec, ExplicitCleaning, Fs, FsCounters, FsError, Header
 use margay_log::{Config, Counters, Policies};
 use margay_media::{DeviceSpec, NullFlash};
 use margay_policy::{SelectionSpec, Sizing};
-use margay_workload::FileOp;
+use margay_workload::{FileMix, FileOp};
 use serde::Serialize;
 
 /// A device for file benchmarks, and how the file system uses it. The default choices are those of the MODA paper.
@@ -104,6 +104,29 @@ pub struct FileRow {
     pub bytes_written: u64,
 }
 
+/// Runs a mix of benchmarks on an empty file system, then cleans all of it.
+///
+/// # Errors
+/// The file system does not fit the device, or the files do not fit the file system.
+pub fn run_benchmark(spec: &FileDevice, mix: &FileMix, seed: u64) -> Result<FileRow, LabError> {
+    run_benchmark_while(spec, mix, seed, &|| true)
+}
+
+/// The same, as long as `keep_on` says so.
+///
+/// # Errors
+/// Those of [`run_benchmark`], and [`LabError::Interrupted`].
+pub fn run_benchmark_while(
+    spec: &FileDevice,
+    mix: &FileMix,
+    seed: u64,
+    keep_on: &dyn Fn() -> bool,
+) -> Result<FileRow, LabError> {
+    let mut run = FileRun::new(spec)?;
+    run.run_while(&mix.steps(seed), keep_on)?;
+    run.finish(&mix.to_string(), seed)
+}
+
 impl FileRun {
     /// An empty file system.
     pub fn new(spec: &FileDevice) -> Result<Self, LabError> {
@@ -138,8 +161,19 @@ impl FileRun {
 
     /// Carries out the steps of a benchmark. Files and directories are numbered from 0 in each call.
     pub fn run(&mut self, steps: &[FileOp]) -> Result<(), LabError> {
+        self.run_while(steps, &|| true)
+    }
+
+    /// The same, as long as `keep_on` says so.
+    ///
+    /// # Errors
+    /// The files do not fit the file system; [`LabError::Interrupted`] if it was stopped.
+    pub fn run_while(&mut self, steps: &[FileOp], keep_on: &dyn Fn() -> bool) -> Result<(), LabError> {
         (self.files, self.directories, self.sizes) = (Vec::new(), Vec::new(), Vec::new());
         for step in steps {
+            if !keep_on() {
+                return Err(LabError::Interrupted { writes: self.counters().host_writes });
+            }
             self.step(*step)?;
             self.clean_windows()?;
         }

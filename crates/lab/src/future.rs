@@ -2,8 +2,10 @@
 //! placement is an oracle, or to which stream of the host it belongs.
 
 use crate::LabError;
+use crate::disk::MeasuredDisk;
 use crate::experiment::Experiment;
 use crate::ops::{Ops, TraceFacts};
+use crate::placed::Placed;
 use margay_log::Hint;
 use margay_workload::{OpKind, PageOp};
 
@@ -14,6 +16,8 @@ pub(crate) enum Told {
     /// Each operation names its stream; these are the streams of the pages written before the run.
     Streams(Vec<Option<u8>>),
     Lifetimes(Lifetimes),
+    /// The placement is the program's own, and decides on many writes at a time.
+    Placed(Box<Placed>),
 }
 
 impl Told {
@@ -40,13 +44,27 @@ impl Told {
             Self::Nothing => Hint::None,
             Self::Streams(of_pages) => of_pages[lpn as usize].map_or(Hint::None, Hint::Stream),
             Self::Lifetimes(lifetimes) => lifetimes.hint(lpn as usize),
+            Self::Placed(placed) => placed.of_fill(lpn),
         }
     }
 
-    /// The hint of the next write of the run.
+    /// Whether the hint of a write depends on what the disk is like just before it.
+    pub fn looks_at_the_disk(&self) -> bool {
+        matches!(self, Self::Placed(_))
+    }
+
+    /// The hint of the next write of the run, where all writes before it are done.
+    pub fn of_next_write(&mut self, op: &PageOp, disk: &MeasuredDisk) -> Hint {
+        match self {
+            Self::Placed(placed) => placed.of_write(disk),
+            told => told.of_write(op),
+        }
+    }
+
+    /// The hint of the next write of the run, unless it depends on the disk.
     pub fn of_write(&mut self, op: &PageOp) -> Hint {
         match self {
-            Self::Nothing => Hint::None,
+            Self::Nothing | Self::Placed(_) => Hint::None,
             Self::Streams(_) => op.stream.map_or(Hint::None, Hint::Stream),
             Self::Lifetimes(lifetimes) => {
                 lifetimes.next += 1;

@@ -4,25 +4,37 @@
 //! [`Experiment`] says what to run, [`run`] runs it, [`ResultRow`] is the result. [`compare`] runs many experiments on all
 //! cores.
 
+pub mod advise;
 pub mod compare;
 mod disk;
+mod error_kind;
 mod expected;
 mod experiment;
 mod files;
 mod forecast;
 mod future;
+mod held;
+pub mod lists;
+mod model;
 mod ops;
+mod own;
 mod packed;
 mod page_level;
 mod paging;
+#[cfg(feature = "clap")]
+pub mod paging_args;
+mod placed;
 mod reading;
 mod recorder;
 pub mod reproduce;
 mod result;
+pub mod rows;
 mod run;
+mod segment_map;
 mod served;
 pub mod settings;
 mod sources;
+mod span;
 pub mod statistics;
 mod steady;
 pub mod summary;
@@ -32,17 +44,26 @@ mod wear;
 mod work;
 
 pub use disk::{MeasuredDisk, build_disk};
+pub use error_kind::ErrorKind;
 pub use experiment::{AddressChoice, Capacity, Experiment, Limit, Source, TraceSource};
-pub use files::{FileDevice, FileRow, FileRun};
+pub use files::{FileDevice, FileRow, FileRun, run_benchmark, run_benchmark_while};
 pub use forecast::Forecast;
+pub use held::{HeldTrace, HeldTraces};
+pub use margay_policy::SpecError as PolicyError;
+pub use model::{CleaningEstimate, ModelResult, cleaning_estimate, model};
+pub use own::{BatchPlacement, OwnPair, OwnPlacement, OwnPolicies, OwnPolicy, OwnSelection, PageBatch, PageKind};
 pub use page_level::PageLevel;
 pub use paging::{PagingRow, PagingSetup, PagingStore, PagingTrace};
+#[cfg(feature = "clap")]
+pub use paging_args::PagingArgs;
 pub use reading::Reading;
 pub use result::{Outcome, ResultRow, SCHEMA_VERSION, Sample};
 pub use run::{Prepared, Step, prepare, run, run_prepared, size_from_trace};
+pub use segment_map::SegmentMap;
 pub use served::{Served, ServedRow, replay_served};
 pub use settings::Settings;
 pub use sources::Sources;
+pub use span::span;
 pub use steady::{Mark, WarmWindow};
 pub use tenants::TenantRow;
 pub use wear::Wear;
@@ -78,6 +99,14 @@ pub enum LabError {
         point: String,
         /// What is wrong.
         error: Box<LabError>,
+    },
+    /// A point of a sweep failed on another machine.
+    #[error("{text}")]
+    Elsewhere {
+        /// What kind of fault it is.
+        kind: ErrorKind,
+        /// What went wrong, and what to do.
+        text: String,
     },
     /// Nothing says what to run.
     #[error("no source: name a trace file or a workload (see `margay policies workloads`)")]
@@ -125,6 +154,14 @@ pub enum LabError {
     /// A closed form of the theory has no value for the arguments.
     #[error(transparent)]
     Theory(#[from] margay_theory::TheoryError),
+    /// A policy of the program's own failed.
+    #[error("{name}: {error}")]
+    OwnPolicy {
+        /// The policy.
+        name: String,
+        /// Why.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The source ended before the requested number of writes.
     #[error("the {what} ended after {done} host page writes of {asked} asked; {advice}")]
     Short {

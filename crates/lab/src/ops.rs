@@ -200,7 +200,10 @@ pub(crate) fn read_trace(
     page_bytes: u32,
     exported_pages: Option<u32>,
 ) -> Result<TraceFacts, LabError> {
-    let mut reader = margay_trace::open(&source.path, &source.options)?;
+    let mut reader = match &source.held {
+        Some(held) => held.open(&source.options),
+        None => margay_trace::open(&source.path, &source.options)?,
+    };
     let mut mapper = match exported_pages {
         Some(pages) => Mapper::new(source.addresses, page_bytes, pages),
         None => Mapper::new(AddressChoice::Compact, page_bytes, u32::MAX - 1),
@@ -210,7 +213,10 @@ pub(crate) fn read_trace(
     }
     mapper.tenants.name(|device| reader.device_name(device));
     Ok(TraceFacts {
-        xxh3: reader.file_hash()?.map_or_else(String::new, |hash| format!("{hash:016x}")),
+        xxh3: match &source.held {
+            Some(held) => held.xxh3().into(),
+            None => reader.file_hash()?.map_or_else(String::new, |hash| format!("{hash:016x}")),
+        },
         format: reader.format().name().into(),
         bad_lines: reader.counts().bad_lines,
         writes: mapper.writes,
@@ -221,12 +227,14 @@ pub(crate) fn read_trace(
     })
 }
 
+#[derive(Debug)]
 enum Pass {
     Workload { spec: WorkloadSpec, seed: u64, running: Workload },
     Trace(Unpacker),
 }
 
 /// The operations of an experiment, pass after pass.
+#[derive(Debug)]
 pub(crate) struct Ops {
     pass: Pass,
     pages: u32,
@@ -385,7 +393,8 @@ mod tests {
             ops: Arc::new(out.finish().unwrap()),
             tenants: Tenants::default(),
         };
-        let source = TraceSource { path: "x".into(), options: Default::default(), addresses: AddressChoice::Fold };
+        let source =
+            TraceSource { path: "x".into(), held: None, options: Default::default(), addresses: AddressChoice::Fold };
         let mut experiment = Experiment::new(DeviceSpec::load("ideal-1gb").unwrap(), Source::Trace(source));
         experiment.limit = Limit::Times(3);
         assert_eq!(Ops::expected_writes(&experiment, 8, Some(&facts)), Some(u64::MAX));

@@ -4,6 +4,7 @@ use crate::disk::MeasuredDisk;
 use crate::experiment::{Experiment, Limit};
 use crate::result::Sample;
 use crate::run::{BATCH, Prepared};
+use crate::segment_map::SegmentMaps;
 use crate::steady::{Mark, Rule, Size, WarmWindow, window};
 use crate::wear::Wear;
 use margay_log::Counters;
@@ -32,6 +33,7 @@ fn halve<T>(entries: &mut Vec<T>, keep: usize) {
 /// Takes the samples and the marks.
 pub(crate) struct Recorder {
     pub series: Vec<Sample>,
+    pub maps: SegmentMaps,
     every: u64,
     next: u64,
     before: Counters,
@@ -77,6 +79,7 @@ impl Recorder {
         let used = segments.erases.len() as u64 - u64::from(experiment.reserved_segments);
         Self {
             series: Vec::new(),
+            maps: SegmentMaps::new(),
             every,
             next: every,
             before: disk.log().counters().clone(),
@@ -171,6 +174,7 @@ impl Recorder {
             erases_deviation: Wear::of(&disk.log().segments().erases).deviation,
         });
         self.before = counters.clone();
+        self.maps.look(disk);
     }
 
     /// Looks at the disk at the end of the run.

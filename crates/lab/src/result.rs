@@ -1,3 +1,4 @@
+use crate::segment_map::SegmentMap;
 use crate::tenants::TenantRow;
 use crate::{Forecast, Wear};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -144,6 +145,9 @@ pub struct Outcome {
     pub victims: Vec<u64>,
     /// Erase counts at the end, by segment.
     pub erases: Vec<u32>,
+    /// The segments at some moments of the run, for pictures; not written to files.
+    #[serde(skip)]
+    pub maps: Vec<SegmentMap>,
     /// What each device of a trace cost, if the trace has several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<TenantRow>,

@@ -1,8 +1,9 @@
-use crate::disk::{MeasuredDisk, build_disk, fill, run_ops};
+use crate::disk::{MeasuredDisk, build_placing, fill, run_ops};
 use crate::expected::theory_wa;
 use crate::experiment::{AddressChoice, Capacity, Experiment, Source};
 use crate::future::Told;
 use crate::ops::{Ops, TraceFacts};
+use crate::placed::Placed;
 use crate::recorder::Recorder;
 use crate::result::{Outcome, ResultRow, SCHEMA_VERSION};
 use crate::sources::Sources;
@@ -136,17 +137,23 @@ pub fn run_prepared(
 ) -> Result<Outcome, LabError> {
     let pages = prepared.exported_pages;
     let trace = prepared.trace.as_ref();
-    let mut disk = build_disk(experiment, pages)?;
+    let (mut disk, placing) = build_placing(experiment, pages)?;
+    experiment.own.check()?;
     let mut ops = Ops::new(experiment, pages, trace)?;
     let filled = (experiment.fill * f64::from(pages)).round() as u32;
     let is_read_only = |lpn: u32| ops.is_read_only(trace, lpn);
     let read_only_pages = (0..filled).filter(|lpn| is_read_only(*lpn)).count() as u32;
-    let mut told = Told::of(experiment, pages, trace)?;
+    let mut told = match &placing {
+        Some(placing) => Told::Placed(Box::new(Placed::new(placing, experiment, pages, trace, filled)?)),
+        None => Told::of(experiment, pages, trace)?,
+    };
     let hint = |lpn: u32| match experiment.separate_read_only && is_read_only(lpn) {
         true => Hint::ReadOnly,
         false => told.of_fill(lpn),
     };
-    fill(&mut disk, filled, &hint).map_err(|error| LabError::Stopped { writes: 0, error })?;
+    let result = fill(&mut disk, filled, &hint);
+    experiment.own.check()?;
+    result.map_err(|error| LabError::Stopped { writes: 0, error })?;
     disk.reset_counters();
     let mut tenants = trace.and_then(|trace| trace.tenants.watch(&mut disk));
 
@@ -168,6 +175,8 @@ pub fn run_prepared(
         last_us = last.time_us;
         let result = run_ops(&mut disk, &batch, &mut told, &mut work);
         let writes = disk.log().counters().host_writes;
+        // What the disk could not do then is the policy's fault.
+        experiment.own.check()?;
         result.map_err(|error| LabError::Stopped { writes, error })?;
         if let Some(tenants) = &mut tenants {
             tenants.count(&batch);
@@ -262,8 +271,8 @@ impl Finish<'_> {
             high_water: experiment.config().high_water,
             max_pages_per_write: experiment.max_pages_per_write,
             separate_read_only: experiment.separate_read_only,
-            selection: experiment.selection.to_string(),
-            placement: experiment.placement.to_string(),
+            selection: experiment.selection_name(),
+            placement: experiment.placement_name(),
             leveling: experiment.leveling.to_string(),
             host_writes: counters.host_writes,
             host_reads: counters.host_reads,
@@ -311,7 +320,8 @@ impl Finish<'_> {
         };
         row.set_wear(Wear::of(&segments.erases));
         let (victims, erases) = (counters.victims.clone(), segments.erases.clone());
-        Outcome { row, series: recorder.series, victims, erases, tenants: Vec::new() }
+        let maps = recorder.maps.finish(disk);
+        Outcome { row, series: recorder.series, victims, erases, maps, tenants: Vec::new() }
     }
 }
 
@@ -328,7 +338,8 @@ mod tests {
     fn end(writes: u64, lpns: &[u32]) -> LabError {
         let mut device = DeviceSpec::load("ideal-1gb").unwrap();
         (device.segments, device.pages_per_segment) = (64, 16);
-        let source = TraceSource { path: "x".into(), options: Default::default(), addresses: AddressChoice::Fold };
+        let source =
+            TraceSource { path: "x".into(), held: None, options: Default::default(), addresses: AddressChoice::Fold };
         let mut experiment = Experiment::new(device, Source::Trace(source));
         experiment.capacity = Capacity::Pages(500);
         let mut ops = Packer::new();

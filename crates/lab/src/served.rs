@@ -5,7 +5,7 @@ use margay_format::Superblock;
 use margay_media::{ImageFlash, SparseFlash};
 use margay_trace::{Event, IoKind, Recorded, RecordingReader, Request, Shape, Totals};
 use margay_volume::flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
-use margay_volume::{AnyFlash, FormatOptions, Hint, OpenOptions, Status, StoreOptions, Volume};
+use margay_volume::{AnyFlash, FormatOptions, Hint, MapOnFlash, OpenOptions, Status, StoreOptions, Volume};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -264,7 +264,7 @@ impl Day<'_> {
                 text(found),
                 match (self.from, self.served.rows.is_empty()) {
                     (None, true) =>
-                        "the recording does not begin with the first start after `margay format`: name a copy of the image as it was when the recording began with --from",
+                        "the recording does not begin with the first start after `margay format`, or what was formatted had been used before: name a copy of the image as it was when the recording began with --from",
                     (Some(_), true) => "the image of --from is not as it was when the recording began",
                     (_, false) =>
                         "between the stop and this start something else was done with the image, or it was used without --record",
@@ -364,12 +364,15 @@ fn format_options(formatted: &Superblock) -> Result<FormatOptions, Box<dyn std::
         created_s: formatted.created_s,
         // Without effect on other devices.
         pair_pages: true,
+        endurance_erases: formatted.endurance_erases,
+        erases: Vec::new(),
     };
     Ok(FormatOptions {
         store,
         exported_pages: Some(formatted.exported_pages),
         placement: formatted.placement.parse()?,
         read_only_ranges: formatted.read_only_ranges.clone(),
+        map: MapOnFlash::of(formatted),
     })
 }
 

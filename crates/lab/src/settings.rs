@@ -1,18 +1,21 @@
 //! An experiment as settings: the options of the command, the keys of a TOML file, the parameters of a sweep's points.
 
 use crate::experiment::{AddressChoice, Capacity, Experiment, Limit, Source, TraceSource};
+use crate::held::HeldTraces;
+use crate::own::OwnPair;
 use crate::reading::Reading;
 use crate::run::Prepared;
 use crate::sources::Sources;
 use crate::{LabError, run};
 use margay_media::DeviceSpec;
+use margay_policy::Spec;
 use margay_policy::spec::PolicyKind;
-use margay_policy::{PlacementSpec, SelectionSpec, Spec};
 use margay_theory::OverProvisioning;
 use margay_workload::WorkloadSpec;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// How addresses of a trace become pages, as a setting.
@@ -125,6 +128,11 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(flatten)]
     pub reading: Reading,
+    // Traces in memory, which `source` can name.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    #[serde(skip)]
+    #[allow(missing_docs)]
+    pub held: HeldTraces,
 }
 
 /// Settings of which at most one of a group can be given: who gives one anew puts all of its group aside.
@@ -150,7 +158,7 @@ pub fn put_over(upper: Table, mut lower: Table) -> Table {
 /// Deserializes one value as a list of it.
 pub(crate) fn one_or_many<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Vec<T>>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(untagged, expecting = "expected one value, or a list of them")]
     enum OneOrMany<T> {
         One(T),
         Many(Vec<T>),
@@ -163,7 +171,7 @@ pub(crate) fn one_or_many<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: 
 
 fn text_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(untagged, expecting = "expected a text such as \"24M\", or a number that is not negative")]
     enum Text {
         Text(String),
         Number(u64),
@@ -211,6 +219,14 @@ fn one<K: PolicyKind>(what: &'static str, asked: &Option<Vec<String>>) -> Result
     }
 }
 
+/// The one policy that is named, if it is of the program's own.
+fn own_one<T: Clone>(own: &BTreeMap<String, T>, asked: &Option<Vec<String>>) -> Option<T> {
+    match asked.as_deref() {
+        Some([one]) => own.get(one).cloned(),
+        _ => None,
+    }
+}
+
 /// What a table says of settings, in which keys that are none are passed over.
 ///
 /// # Errors
@@ -250,6 +266,69 @@ pub fn to_table<T: Serialize>(settings: &T) -> Result<Table, LabError> {
 }
 
 impl Settings {
+    /// The settings as JSON, for another machine.
+    ///
+    /// # Errors
+    /// A path is no text, or a trace or a policy is in memory, where another machine has none.
+    pub fn to_json(&self) -> Result<String, LabError> {
+        let failed = |problem: String| LabError::Setting {
+            key: "source".into(),
+            value: self.source.clone().unwrap_or_default(),
+            problem,
+        };
+        if let Some((key, name)) = self.own_policies().first() {
+            let problem = "a policy of Python cannot be sent to other machines; run it on this one";
+            return Err(LabError::Setting { key: (*key).into(), value: (*name).into(), problem: problem.into() });
+        }
+        if self.source.as_ref().is_some_and(|source| self.held.get(source).is_some()) {
+            let problem = "a trace in memory cannot be sent to other machines; save it to a file that they can read";
+            return Err(failed(problem.into()));
+        }
+        let mut json = serde_json::to_value(self).map_err(|error| failed(error.to_string()))?;
+        if let Some(fields) = json.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        Ok(json.to_string())
+    }
+
+    /// The settings that [`Settings::to_json`] wrote.
+    ///
+    /// # Errors
+    /// The text is of another version, or it is none of this kind.
+    pub fn from_json(text: &str) -> Result<Self, LabError> {
+        serde_json::from_str(text).map_err(|error| LabError::Setting {
+            key: "settings".into(),
+            value: text.chars().take(80).collect(),
+            problem: error.to_string(),
+        })
+    }
+
+    /// The policies of the program's own that the settings name: the setting, and the name.
+    pub fn own_policies(&self) -> Vec<(&'static str, &str)> {
+        let own = &self.held.policies;
+        let selections = self.selection.as_deref().unwrap_or_default().iter();
+        let placements = self.placement.as_deref().unwrap_or_default().iter();
+        let selections =
+            selections.filter(|name| own.selections.contains_key(*name)).map(|name| ("selection", &**name));
+        let placements =
+            placements.filter(|name| own.placements.contains_key(*name)).map(|name| ("placement", &**name));
+        selections.chain(placements).collect()
+    }
+
+    /// The files that the settings name, if they are there: the setting, and the path. A name that has another meaning, such
+    /// as that of a device, is no file, whatever lies in the working folder.
+    pub fn files(&self) -> Vec<(&'static str, String)> {
+        let source = self.source.as_deref().filter(|source| self.held.get(source).is_none());
+        let device = self.device.as_deref().and_then(DeviceSpec::file_of);
+        let named = [
+            ("source", source.map(PathBuf::from)),
+            ("device", device.map(PathBuf::from)),
+            ("csv-layout", self.reading.csv_layout.clone()),
+        ];
+        let found = named.into_iter().filter_map(|(key, path)| Some((key, path.filter(|path| path.is_file())?)));
+        found.filter_map(|(key, path)| Some((key, path.into_os_string().into_string().ok()?))).collect()
+    }
+
     fn device(&self) -> Result<DeviceSpec, LabError> {
         let mut device = DeviceSpec::load(self.device.as_deref().unwrap_or("ideal-1gb"))?;
         let bytes_before = device.geometry()?.bytes();
@@ -292,7 +371,8 @@ impl Settings {
             let problem = "a run reads its trace more than once; write the standard input to a file first".into();
             return Err(LabError::Setting { key: "source".into(), value: text, problem });
         }
-        let is_file = Path::new(&text).is_file() && !text.ends_with(".toml");
+        let held = self.held.get(&text);
+        let is_file = held.is_some() || Path::new(&text).is_file() && !text.ends_with(".toml");
         let mut from_trace = self.size_from_trace;
         let source = if is_file {
             from_trace |= self.device.is_none() && self.flash_size.is_none();
@@ -301,7 +381,7 @@ impl Settings {
                 Some(Addresses::Compact) => AddressChoice::Compact,
                 Some(Addresses::Fold) | None => AddressChoice::Fold,
             };
-            Source::Trace(TraceSource { path: text.into(), options: self.reading.options()?, addresses })
+            Source::Trace(TraceSource { path: text.into(), held, options: self.reading.options()?, addresses })
         } else {
             if text.contains('/') && !text.contains(':') && !text.ends_with(".toml") || text.ends_with(".zst") {
                 return Err(LabError::File { path: text, error: "no such file".into() });
@@ -320,9 +400,16 @@ impl Settings {
             (_, _, Some(pages)) => Capacity::Pages(pages),
             _ => Capacity::Utilization(0.9),
         };
-        let (selection, placement): (SelectionSpec, PlacementSpec) =
-            (one("selection", &self.selection)?, one("placement", &self.placement)?);
-        (experiment.selection, experiment.placement) = (selection, placement);
+        experiment.own = OwnPair {
+            selection: own_one(&self.held.policies.selections, &self.selection),
+            placement: own_one(&self.held.policies.placements, &self.placement),
+        };
+        if experiment.own.selection.is_none() {
+            experiment.selection = one("selection", &self.selection)?;
+        }
+        if experiment.own.placement.is_none() {
+            experiment.placement = one("placement", &self.placement)?;
+        }
         experiment.fill = self.fill.unwrap_or(1.0);
         experiment.reserved_segments = self.reserved_segments.unwrap_or(0);
         experiment.low_water = self.low_water.unwrap_or(3);

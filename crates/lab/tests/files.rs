@@ -1,7 +1,7 @@
 //! File benchmarks against the independent model of the MODA paper's specification, and our own allocator against MODA.
 
 use margay_fs::AllocatorSpec;
-use margay_lab::{FileDevice, FileRow, FileRun};
+use margay_lab::{FileDevice, FileRow, FileRun, LabError, run_benchmark_while};
 use margay_workload::FileMix;
 
 fn run(allocator: &str, mix: &str, segments: u32, seed: u64) -> FileRow {
@@ -45,4 +45,17 @@ fn our_own_allocator_costs_no_more_than_moda_and_30_percent_less_where_files_are
         let (ours, moda) = (cleaning_s("predictive", mix), cleaning_s("moda", mix));
         assert!(ours <= 0.7 * moda, "{mix}: {ours} s, MODA {moda} s");
     }
+}
+
+#[test]
+fn a_benchmark_ends_when_it_is_told_to() {
+    let device = FileDevice::of_the_paper("moda".parse().unwrap()).unwrap();
+    let steps = std::cell::Cell::new(0);
+    let keep_on = || {
+        steps.set(steps.get() + 1);
+        steps.get() < 100
+    };
+    let stopped = run_benchmark_while(&device, &"postmark".parse().unwrap(), 1, &keep_on);
+    assert!(matches!(stopped, Err(LabError::Interrupted { .. })));
+    assert_eq!(steps.get(), 100);
 }

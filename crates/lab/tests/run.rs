@@ -28,7 +28,7 @@ fn of_workload(text: &str) -> Experiment {
 
 fn of_trace(path: &Path) -> Experiment {
     let options = ReadOptions::default();
-    let source = TraceSource { path: path.into(), options, addresses: AddressChoice::Fold };
+    let source = TraceSource { path: path.into(), held: None, options, addresses: AddressChoice::Fold };
     Experiment::new(device(), Source::Trace(source))
 }
 
@@ -549,4 +549,27 @@ fn streams_of_a_workload_or_of_a_trace_keep_its_groups_of_pages_apart() {
     };
     assert_eq!(wa("hinted:handles=2", traced(true)), two);
     assert_eq!(wa("hinted:handles=2", traced(false)), handle);
+}
+
+#[test]
+fn maps_show_the_segments_over_a_run() {
+    let mut experiment = of_workload("hot-cold:90/10");
+    experiment.limit = Limit::DeviceWrites(5.0);
+    let outcome = run(&experiment, &mut |_| true).unwrap();
+    let last = outcome.maps.last().unwrap();
+    assert!(outcome.maps.len() > 20 && outcome.maps.len() <= 129, "{}", outcome.maps.len());
+    assert!(outcome.maps.windows(2).all(|pair| pair[0].host_writes < pair[1].host_writes));
+    assert_eq!(last.host_writes, outcome.row.host_writes);
+    assert_eq!(last.erases, outcome.erases.iter().map(|erases| *erases as f32).collect::<Vec<_>>());
+    let valid: f64 = last.valid.iter().map(|valid| f64::from(*valid)).sum();
+    // Pages of open segments that are not yet written count as valid.
+    assert!((valid / 64.0 - outcome.row.utilization).abs() < 2.0 / 64.0, "{valid}");
+    assert!(last.streams.contains(&0) && last.streams.contains(&255), "{:?}", last.streams);
+
+    // Two neighbours are one band when there are more segments than bands.
+    experiment.device.segments = 512;
+    let outcome = run(&experiment, &mut |_| true).unwrap();
+    let last = outcome.maps.last().unwrap();
+    let pairs = outcome.erases.chunks(2).map(|pair| (pair[0] + pair[1]) as f32 / 2.0).collect::<Vec<_>>();
+    assert_eq!(last.erases, pairs);
 }

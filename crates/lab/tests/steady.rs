@@ -19,7 +19,7 @@ fn of_workload(text: &str, limit: Limit) -> Experiment {
 /// The trace of SQLite in the tree, on a device sized from it.
 fn of_sample(limit: Limit) -> Experiment {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/sqlite-messages.mgt");
-    let source = TraceSource { path, options: Default::default(), addresses: AddressChoice::Compact };
+    let source = TraceSource { path, held: None, options: Default::default(), addresses: AddressChoice::Compact };
     let mut experiment = Experiment::new(device(), Source::Trace(source));
     experiment.limit = limit;
     size_from_trace(&mut experiment).unwrap();

@@ -49,7 +49,7 @@ fn experiment(path: &Path) -> Experiment {
     let mut device = DeviceSpec::load("ideal-1gb").unwrap();
     (device.segments, device.pages_per_segment) = (64, 16);
     let options = ReadOptions::default();
-    let source = TraceSource { path: path.into(), options, addresses: AddressChoice::Compact };
+    let source = TraceSource { path: path.into(), held: None, options, addresses: AddressChoice::Compact };
     let mut experiment = Experiment::new(device, Source::Trace(source));
     experiment.capacity = Capacity::Pages((HOT + COLD) as u32);
     experiment

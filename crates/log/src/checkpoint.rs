@@ -61,7 +61,9 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         // One segment stays free for the cleaner of the next life.
         while self.free_segments() < count + 1 {
             match self.clean_step(client, u32::MAX) {
-                Ok(Progress::NothingToClean) | Err(LogError::NoSpace { .. }) => return Ok(false),
+                Ok(Progress::NothingToClean) | Err(LogError::NoSpace { .. } | LogError::OwnerUnknown { .. }) => {
+                    return Ok(false);
+                }
                 Ok(_) => {}
                 Err(error) => return Err(error),
             }

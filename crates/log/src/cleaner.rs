@@ -1,7 +1,7 @@
 use crate::log::{Head, Log};
 use crate::valid::ValidBits;
 use crate::{Client, LogError, Owner};
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 use core::num::NonZeroU64;
 use margay_flash::{FlashError, Ppn, SegmentId};
 use margay_format::{Copied, FreeSegment, PageInfo, Store, U48_MAX};
@@ -47,6 +47,9 @@ impl<D: Store, O: Owner> Log<D, O> {
                 None => return Ok(Progress::NothingToClean),
             },
         };
+        if D::KEEPS_INFO && self.config.owners_on_flash {
+            self.read_owners_of(victim)?;
+        }
         self.copy_victim(client, victim, budget_pages)?;
         if self.free.is_empty() && !self.may_wait(victim) {
             self.copy_victim(client, victim, u32::MAX)?;
@@ -91,6 +94,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         if self.segments.state[segment.index()] != State::Sealed {
             return Ok(false);
         }
+        // One whose program has failed waits there to be cleaned, and must not be cleaned twice.
+        self.clean_first.retain(|waiting| *waiting != segment);
         self.clean_first.push_front(segment);
         self.clean_one(client)
     }
@@ -153,7 +158,9 @@ impl<D: Store, O: Owner> Log<D, O> {
             Some(victim) => victim,
             None => {
                 self.copy_bounds();
-                self.selection.select(&self.segments, self.now)?
+                let selected = self.selection.select(&self.segments, self.now);
+                self.selection.chosen(&mut self.segments);
+                selected?
             }
         };
         debug_assert!(chosen.is_some() || self.segments.is_candidate(victim), "segment {victim} is no candidate");
@@ -217,6 +224,17 @@ impl<D: Store, O: Owner> Log<D, O> {
             leveling.taken(segment);
         }
         self.segments.state[segment.index()] = State::Victim;
+        self.read_owners.forget();
+    }
+
+    /// Gives a victim back that is not cleaned after all: it is sealed again.
+    fn give_back(&mut self, segment: SegmentId) {
+        self.selection.opened(&self.segments, segment);
+        self.segments.state[segment.index()] = State::Sealed;
+        self.selection.sealed(&self.segments, segment);
+        if let Some(leveling) = &mut self.leveling {
+            leveling.sealed(&self.segments, segment);
+        }
     }
 
     /// Copies up to `budget_pages` valid pages of the victim to the streams that the placement chooses.
@@ -292,18 +310,18 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// go to the same stream.
     #[inline]
     fn copy_stream(&self, victim: SegmentId, first: u32, bits: u64) -> (u8, u64) {
-        match self.read_only {
-            Some(read_only) if self.segments.stream[victim.index()] == read_only => (read_only, bits),
+        match self.stream_apart(victim) {
+            Some(apart) => (apart, bits),
             _ if self.is_undivided => (0, bits),
             _ => {
-                let owner = |page: u32| self.owners[(first + page) as usize].to_u64();
+                let owner = |page: u32| self.owner_in_victim(Ppn(first + page)).to_u64();
                 self.placement.split(&self.segments, victim, self.now, Ppn(first), bits, &owner)
             }
         }
     }
 
     /// Copies pages of a victim, which `bits` marks, counted from `first`, to a stream: as many as fit its open segment,
-    /// and at most `max_pages`. Returns how many and which. Within a stream pages keep their order.
+    /// and at most `max_pages`. Returns how many, and which are done with. Within a stream pages keep their order.
     #[inline(always)]
     fn copy_together<C: Client<O>>(
         &mut self,
@@ -314,9 +332,15 @@ impl<D: Store, O: Owner> Log<D, O> {
         bits: u64,
         max_pages: u32,
     ) -> Result<(u32, u64), LogError> {
-        let stream = if self.heads[wanted as usize].is_full() { self.room_for_copy(client, wanted)? } else { wanted };
-        if self.victim.is_none() {
-            return Ok((0, 0));
+        let (mut stream, mut bits, mut gone) = (wanted, bits, 0);
+        if self.heads[wanted as usize].is_full() {
+            stream = self.room_for_copy(client, wanted)?;
+            if self.victim.is_none() {
+                return Ok((0, 0));
+            }
+            // What is pending may have been written meanwhile, and an older version of it lie here.
+            gone = bits & !self.valid.part(first, first + 64);
+            bits &= !gone;
         }
         let head = self.heads[stream as usize];
         let end = head.end.min(head.next.saturating_add(max_pages));
@@ -327,7 +351,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         if let Err(error) = result {
             self.after_failed_program(stream, error)?;
         }
-        Ok((count, copied.0))
+        Ok((count, copied.0 | gone))
     }
 
     /// Copies pages that `bits` marks, counted from `first`, all of segment `from`, to `to` and the pages after it, as many
@@ -342,8 +366,12 @@ impl<D: Store, O: Owner> Log<D, O> {
         to: u32,
         end: u32,
     ) -> ((u64, u32), Result<(), FlashError>) {
-        let mut word = None;
-        let (source, target) = word_and_run(&mut self.owners, first, to, end - to, &mut word);
+        let (mut word, mut read) = (None, None);
+        // A device without tags pays nothing for this.
+        let (source, target) = match D::KEEPS_INFO && self.owners.is_empty() {
+            false => word_and_run(&mut self.owners, first, to, end - to, &mut word),
+            true => self.read_owners.word_and_run(&self.geometry, first, end - to, &mut read),
+        };
         let mut result = Ok(());
         let (mut left, mut place) = (NonZeroU64::new(bits), to);
         let mut slots = target.iter_mut();
@@ -402,6 +430,13 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(stream)
     }
 
+    /// An empty list with room for `len` items; [`LogError::NoSpace`] if there is no memory for it.
+    fn with_room<T>(&self, len: usize) -> Result<Vec<T>, LogError> {
+        let mut list = Vec::new();
+        list.try_reserve_exact(len).map_err(|_| self.no_space())?;
+        Ok(list)
+    }
+
     /// The segment that was opened for the victim's pages has failed, and no other is free: reads the valid pages of a
     /// segment into memory, erases it, and writes them back, so that the stream has room again. This is the only moment
     /// at which a power cut loses data. Without it the device could never be written again.
@@ -419,18 +454,26 @@ impl<D: Store, O: Owner> Log<D, O> {
         let may = |id: &SegmentId| self.segments.is_candidate(*id) && !self.retire_queue.contains(id);
         let emptiest = || self.segments.ids().filter(may).min_by_key(|id| self.segments.valid[id.index()]);
         let segment = victim.or_else(emptiest).ok_or_else(|| self.no_space())?;
+        if self.config.owners_on_flash {
+            self.read_owners_of(segment)?;
+        }
         let first = self.geometry.first_page(segment).0;
         let end = first + self.geometry.pages_per_segment();
-        let pages: Vec<_> = (first..end).map(Ppn).filter(|ppn| self.valid.is_set(*ppn)).collect();
+        let valid = (first..end).map(Ppn).filter(|ppn| self.valid.is_set(*ppn));
+        // On a microcontroller there may be no memory for a whole segment.
+        let mut pages = self.with_room(valid.clone().count())?;
+        pages.extend(valid);
         // What cannot be written back must not be erased.
         if D::KEEPS_INFO && self.seq.saturating_add(pages.len() as u64) > U48_MAX {
             return Err(FlashError::NumbersSpent { ppn: self.geometry.first_page(segment) }.into());
         }
-        let mut kept = Vec::with_capacity(pages.len());
+        let page_bytes = self.geometry.page_bytes() as usize;
+        let mut kept = self.with_room(pages.len())?;
         for ppn in &pages {
-            let mut data = vec![0; self.geometry.page_bytes() as usize];
+            let mut data = self.with_room(page_bytes)?;
+            data.resize(page_bytes, 0);
             let lost = self.is_lost(*ppn, &mut data)?;
-            kept.push((self.owners[ppn.index()], lost, data));
+            kept.push((self.owner_in_victim(*ppn), lost, data));
         }
         self.placement.detach(&pages);
         // Until here nothing has changed, so that whoever meets an error of the host can try again.
@@ -458,7 +501,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
         if erased.is_err() {
             // It stays readable; nothing more is programmed in it.
-            self.segments.state[segment.index()] = State::Sealed;
+            self.give_back(segment);
             self.retire_queue.push(segment);
             return Err(self.no_space());
         }
@@ -469,7 +512,14 @@ impl<D: Store, O: Owner> Log<D, O> {
         if full.is_open() {
             self.seal(full)?;
         }
-        self.heads[stream as usize] = self.open_segment(&mut FreeSegment::erased(segment), stream)?;
+        self.heads[stream as usize] = match self.open_segment(&mut FreeSegment::erased(segment), stream) {
+            Ok(head) => head,
+            Err(error) => {
+                // What it held is nowhere but here.
+                self.device.stop_writing();
+                return Err(error.into());
+            }
+        };
         for (number, (owner, lost, data)) in kept.into_iter().enumerate() {
             let to = Ppn(self.heads[stream as usize].next);
             self.placement.attach(number, to);
@@ -485,10 +535,16 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.heads[stream as usize].next += 1;
             self.counters.copies += 1;
             self.counters.lost_pages += u64::from(lost);
-            self.owners[to.index()] = owner;
+            self.note_owner(to, owner);
             client.relocated(owner, to);
         }
-        Ok(())
+        if self.config.owners_on_flash
+            && let Some(victim) = self.victim
+        {
+            self.read_owners_of(victim)?;
+        }
+        // The segment may have held what a trim outdated that is not on flash yet, and older copies may be elsewhere.
+        self.write_pending(client)
     }
 
     /// Programs a page that is on flash no more: at `to`, or behind it if that fails for a moment. Returns where.
@@ -509,7 +565,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// Reads a valid page whose segment is erased next. Whether it is lost: it was tried twice, and the chip says that
     /// the page cannot be read. Any other error is no reason to erase it.
     fn is_lost(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<bool, FlashError> {
-        let owner = self.owners[ppn.index()].to_u64();
+        let owner = self.owner_in_victim(ppn).to_u64();
         for _ in 0..2 {
             match self.device.read(ppn, owner, data) {
                 Ok(_) => return Ok(false),

@@ -7,6 +7,9 @@ use margay_policy::Segments;
 pub trait Owner: Copy + Default + fmt::Debug {
     /// As a number.
     fn to_u64(self) -> u64;
+
+    /// From the number that is on flash; `None` if there is no such owner.
+    fn from_u64(number: u64) -> Option<Self>;
 }
 
 impl Owner for PageOwner {
@@ -14,12 +17,20 @@ impl Owner for PageOwner {
     fn to_u64(self) -> u64 {
         Self::to_u64(self)
     }
+
+    fn from_u64(number: u64) -> Option<Self> {
+        Some(Self::from_u64(number))
+    }
 }
 
 impl Owner for Lpn {
     #[inline(always)]
     fn to_u64(self) -> u64 {
         self.0.into()
+    }
+
+    fn from_u64(number: u64) -> Option<Self> {
+        u32::try_from(number).ok().map(Self)
     }
 }
 
@@ -53,8 +64,19 @@ pub trait Client<O> {
         None
     }
 
-    /// The page that [`Client::pending`] filled last was programmed.
+    /// The page of the client's own that [`crate::Log::write_own_in_step`] is to write: fills `page` and returns its owner.
+    /// `seq` is as in [`Client::pending`].
+    fn own_page(&mut self, _seq: u64, _page: &mut [u8]) -> Option<O> {
+        None
+    }
+
+    /// The page that [`Client::pending`] or [`Client::own_page`] filled last was programmed.
     fn pending_written(&mut self, _owner: O) {}
+
+    /// The page of `owner` that [`crate::Log::write`] writes is on flash. If anything is to be cleaned to keep pace, that
+    /// comes after this.
+    #[inline(always)]
+    fn written(&mut self, _owner: O) {}
 
     /// Whose the page is that lists the retired segments; `None` if the list does not survive. The log writes it.
     fn retired_list(&self) -> Option<O> {

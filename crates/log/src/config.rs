@@ -22,6 +22,12 @@ pub struct Config {
     pub high_water: u32,
     /// Whether data that the host calls read-only has a stream, and so segments, of its own.
     pub read_only_stream: bool,
+    /// Whether pages of the client's own, which [`crate::Log::write_own_in_step`] writes, have a stream of their own. Only on a
+    /// device that keeps tags.
+    pub own_stream: bool,
+    /// Whether the owners of pages are read from their tags when they are needed, and not kept in memory. Only on a device
+    /// that keeps tags and with cleaning spread over the writes.
+    pub owners_on_flash: bool,
     /// The leveling policy.
     pub leveling: LevelingSpec,
 }
@@ -36,6 +42,8 @@ impl Default for Config {
             low_water: 3,
             high_water: 3,
             read_only_stream: false,
+            own_stream: false,
+            owners_on_flash: false,
             leveling: LevelingSpec::default(),
         }
     }
@@ -104,6 +112,11 @@ impl Config {
     #[inline(always)]
     pub const fn is_paced(&self) -> bool {
         self.max_pages_per_write > 0
+    }
+
+    /// Streams beside those of the placement.
+    pub const fn more_streams(&self) -> u8 {
+        self.read_only_stream as u8 + self.own_stream as u8
     }
 
     /// Data pages in a segment.

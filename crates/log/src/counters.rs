@@ -37,6 +37,8 @@ pub struct Counters {
     pub forced_cleanings: u64,
     /// The greatest number of pages programmed for one host write, if cleaning is spread over the writes.
     pub max_pages_of_a_write: u64,
+    /// Tags read to know whose the pages of victims are, where that is not kept in memory.
+    pub tag_reads: u64,
     /// Victims by number of valid pages, from 0 to the data pages of a segment.
     pub victims: Vec<u64>,
 }
@@ -77,6 +79,7 @@ impl Counters {
             retired_segments: self.retired_segments - earlier.retired_segments,
             forced_cleanings: self.forced_cleanings - earlier.forced_cleanings,
             max_pages_of_a_write: self.max_pages_of_a_write,
+            tag_reads: self.tag_reads - earlier.tag_reads,
             victims: self.victims.iter().zip(&earlier.victims).map(|(a, b)| a - b).collect(),
         }
     }

@@ -1,6 +1,6 @@
 use crate::ConfigError;
 use core::fmt;
-use margay_flash::FlashError;
+use margay_flash::{FlashError, Ppn};
 
 /// Why the log could not do what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,11 @@ pub enum LogError {
         valid_pages: u64,
         /// Data pages of the device.
         data_pages: u64,
+    },
+    /// The tag of a page that is to be moved cannot be read, and so not whose page it is; see [`crate::Log::name_owner`].
+    OwnerUnknown {
+        /// The page.
+        ppn: Ppn,
     },
 }
 
@@ -37,6 +42,9 @@ impl fmt::Display for LogError {
             Self::Flash(error) => error.fmt(f),
             Self::NoSpace { valid_pages, data_pages } => {
                 write!(f, "no free segment can be had by cleaning: {valid_pages} of {data_pages} pages are valid")
+            }
+            Self::OwnerUnknown { ppn } => {
+                write!(f, "the tag of page {ppn}, which is to be moved, cannot be read; try again")
             }
         }
     }

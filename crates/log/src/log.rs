@@ -1,16 +1,18 @@
 use crate::level::Relocation;
+use crate::owners::ReadOwners;
+use crate::paced::MAX_SCRUBS;
 use crate::run::Run;
 use crate::valid::ValidBits;
 use crate::{Client, Config, ConfigError, Counters, LogError, Owner, Policies, Uniformity};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::{vec, vec::Vec};
-use margay_flash::{FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+use margay_flash::{FlashError, Geometry, Ppn, SegmentId};
 use margay_format::{FreeList, FreeSegment, PageInfo, SegmentInfo, Store, U48_MAX};
 use margay_policy::{Content, Hint, Leveling, Now, Placer, Segments, Selection, State, Subject};
 
-/// The maximum number of pages that are read in one go.
-const MAX_READ_TOGETHER: usize = 64;
+/// Owners of refused writes for which [`Log::reserve_lists`] makes room.
+const MAX_REFUSED: usize = 32;
 
 /// The open segment of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -57,12 +59,16 @@ pub struct Log<D, O> {
     pub(crate) geometry: Geometry,
     pub(crate) config: Config,
     pub(crate) segments: Segments,
-    /// The owner tag of every physical page.
+    /// The owner tag of every physical page; empty if they are read from flash.
     pub(crate) owners: Vec<O>,
+    /// Those of a segment, where the others are on flash only.
+    pub(crate) read_owners: ReadOwners<O>,
     pub(crate) valid: ValidBits,
     pub(crate) heads: Vec<Head>,
     /// The stream of read-only data, behind those of the placement.
     pub(crate) read_only: Option<u8>,
+    /// The stream of pages of the client's own, the last one.
+    pub(crate) own_stream: Option<u8>,
     pub(crate) free: FreeList,
     /// The segment that is being cleaned.
     pub(crate) victim: Option<SegmentId>,
@@ -97,6 +103,8 @@ pub struct Log<D, O> {
     pub(crate) rate_pages: u32,
     /// Pages programmed before the current host write.
     pub(crate) programs_before_write: u64,
+    /// Pages programmed before work that counts as that of the next host write, if there was any.
+    pub(crate) work_began: Option<u64>,
 }
 
 impl<D: Store, O: Owner> Log<D, O> {
@@ -121,7 +129,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     ) -> Result<Self, ConfigError> {
         let geometry = *device.geometry();
         let Policies { selection, mut placement } = policies;
-        let streams = placement.streams() + u8::from(config.read_only_stream);
+        let streams = placement.streams() + config.more_streams();
         let limit_pages = config.limit_pages(&geometry, u32::from(streams))?;
         if exported_pages > limit_pages {
             return Err(ConfigError::TooFull { exported_pages, limit_pages });
@@ -144,10 +152,15 @@ impl<D: Store, O: Owner> Log<D, O> {
             run: Run::new(&*placement, &*selection, !D::KEEPS_INFO && !config.is_paced()),
             selection,
             leveling: config.leveling.build(geometry.segments()),
-            owners: vec![O::default(); geometry.pages() as usize],
+            owners: vec![
+                O::default();
+                if D::KEEPS_INFO && config.owners_on_flash { 0 } else { geometry.pages() as usize }
+            ],
+            read_owners: ReadOwners::default(),
             valid: ValidBits::new(geometry.pages()),
             heads: vec![Head::CLOSED; streams as usize],
             read_only: config.read_only_stream.then(|| placement.streams()),
+            own_stream: config.own_stream.then(|| streams - 1),
             free,
             victim: None,
             sorted: Vec::with_capacity(if placement.sorts() { data_pages as usize } else { 0 }),
@@ -168,6 +181,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             ahead: 0,
             rate_pages: 1,
             programs_before_write: 0,
+            work_began: None,
             device,
             placement,
             geometry,
@@ -262,6 +276,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let page = self.page_info(owner);
         self.program(to, data, page)?;
         client.relocated(owner, to);
+        client.written(owner);
         Ok(to)
     }
 
@@ -327,42 +342,6 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.placement.trimmed(self.now, ppn);
         self.invalidate(ppn);
         self.segments.total_valid -= 1;
-    }
-
-    /// Reads a page for the host. One that the ECC had to correct is rewritten in idle time.
-    pub fn read(&mut self, ppn: Ppn, data: &mut [u8]) -> Result<ReadStatus, LogError> {
-        self.counters.host_reads += 1;
-        let status = self.device.read(ppn, self.owners[ppn.index()].to_u64(), data)?;
-        if status == ReadStatus::Corrected {
-            self.note_corrected(ppn);
-        }
-        Ok(status)
-    }
-
-    /// Reads pages that follow each other on flash for the host, together if the device has a way: `first`, and as many of
-    /// `next` as follow it and have room in `data`, which has room for a page. Returns how many pages were read, 1 at
-    /// least; the error is that of the first page that cannot be read.
-    pub fn read_run(
-        &mut self,
-        first: Ppn,
-        next: impl Iterator<Item = Option<Ppn>>,
-        data: &mut [u8],
-    ) -> Result<usize, LogError> {
-        let page_bytes = self.geometry.page_bytes() as usize;
-        let room = (data.len() / page_bytes).min(MAX_READ_TOGETHER);
-        let follows = |(at, ppn): &(u32, Option<Ppn>)| *ppn == Some(Ppn(*at));
-        let pages = 1 + (first.0 + 1..).zip(next.take(room.saturating_sub(1))).take_while(follows).count();
-        let data = &mut data[..pages * page_bytes];
-        let owners = &self.owners[first.index()..first.index() + pages];
-        if pages > 1 && self.device.read_run(first, &mut owners.iter().map(|owner| owner.to_u64()), data) {
-            self.counters.host_reads += pages as u64;
-            return Ok(pages);
-        }
-        // One by one, each is told what it is.
-        for (ppn, page) in (first.0..).zip(data.chunks_exact_mut(page_bytes)) {
-            self.read(Ppn(ppn), page)?;
-        }
-        Ok(pages)
     }
 
     #[inline(always)]
@@ -451,6 +430,16 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// The open segments, that of a relocation included.
     pub(crate) fn open_heads(&self) -> impl Iterator<Item = &Head> {
         self.heads.iter().chain(core::iter::once(&self.relocation.head)).filter(|head| head.is_open())
+    }
+
+    /// Makes room for all that the lists of the log can come to hold; see [`Log::reserve`].
+    pub(crate) fn reserve_lists(&mut self) {
+        let segments = self.segments.len() as usize;
+        self.free.reserve(segments);
+        self.clean_first.reserve_exact(segments - self.clean_first.len());
+        self.retire_queue.reserve_exact(segments - self.retire_queue.len());
+        self.scrubs.reserve_exact(MAX_SCRUBS - self.scrubs.len());
+        self.refused.reserve_exact(MAX_REFUSED.saturating_sub(self.refused.len()));
     }
 
     /// What the log has done since it was made or since [`Log::reset_counters`].
@@ -562,7 +551,8 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// Bytes of memory that the log holds for all physical pages, counted by the capacity of every array.
     pub fn memory_bytes(&self) -> u64 {
-        let pages = self.owners.capacity() * size_of::<O>() + self.placement.memory_bytes();
+        let owners = self.owners.capacity() + self.read_owners.capacity();
+        let pages = owners * size_of::<O>() + self.placement.memory_bytes();
         (pages + self.valid.memory_bytes()) as u64
     }
 }

@@ -98,6 +98,8 @@ pub(crate) struct MountScan {
     last: Option<(u64, Ppn)>,
     /// Pages that were found and must not count.
     pub void: Vec<Ppn>,
+    /// Latest pages that cannot be read, of a device without a mark.
+    left_out: Vec<Ppn>,
     /// The mark of the device and the pages after it that count, if it has one.
     verified: Option<(u64, BTreeSet<Ppn>)>,
 }
@@ -147,6 +149,20 @@ impl MountScan {
         scan.void.extend(verified.void);
         scan.verified = Some((mark, verified.pages.iter().map(|page| page.ppn).collect()));
         Ok((scan, map))
+    }
+
+    /// The mark that the device had when it was scanned.
+    pub fn mark(&self) -> Option<u64> {
+        self.verified.as_ref().map(|(mark, _)| *mark)
+    }
+
+    /// Whether a page that was found is one of those that were taken.
+    pub fn counts(&self, page: &FoundPage) -> bool {
+        page.kind == PageKind::Data
+            && match &self.verified {
+                Some((mark, verified)) => page.seq <= *mark || verified.contains(&page.ppn),
+                None => !self.left_out.contains(&page.ppn),
+            }
     }
 
     /// After the mark of a device, finds pages behind older ones of a segment whose erase did not become durable. They are
@@ -201,6 +217,7 @@ impl MountScan {
                 Some(last) if unreadable.len() < MAX_UNREADABLE => unreadable.push(last),
                 _ => {
                     scan.report.damaged.extend(&unreadable);
+                    scan.left_out.clone_from(&unreadable);
                     // Nothing can be done about them on a chip.
                     scan.void = if device.is_cached() { unreadable } else { Vec::new() };
                     scan.report.reads = reads;
@@ -233,6 +250,7 @@ impl MountScan {
             ledger: (0, Vec::new()),
             last: None,
             void: Vec::new(),
+            left_out: Vec::new(),
             verified: None,
         }
     }

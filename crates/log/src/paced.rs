@@ -8,7 +8,7 @@ use margay_format::{FreeSegment, PageInfo, Store, encode_retired};
 use margay_policy::State;
 
 /// Pages that wait to be rewritten because they were hard to read.
-const MAX_SCRUBS: usize = 64;
+pub(crate) const MAX_SCRUBS: usize = 64;
 /// Segments that are cleaned ahead because syncs take long: at most these, and a quarter of those that hold nothing valid.
 const MAX_AHEAD: u32 = 64;
 /// One less is cleaned ahead after so many openings.
@@ -25,7 +25,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         hint: Hint,
     ) -> Result<Ppn, LogError> {
         // The counters hold this host write already, although its page is programmed only now.
-        self.programs_before_write = self.counters.programs().saturating_sub(1);
+        self.programs_before_write =
+            self.work_began.take().unwrap_or_else(|| self.counters.programs().saturating_sub(1));
         let old = client.locate(owner);
         let stream = self.stream_of(owner, content, hint, old);
         let page = self.page_info(owner);
@@ -36,19 +37,20 @@ impl<D: Store, O: Owner> Log<D, O> {
                 return Err(error);
             }
         };
-        self.owners[to.index()] = owner;
+        self.note_owner(to, owner);
         if self.keeps_pages {
             self.placement.put(to);
         }
         self.supersede(client, owner);
         client.relocated(owner, to);
-        self.keep_pace(client)?;
+        client.written(owner);
+        self.keep_pace(client, self.config.max_pages_per_write)?;
         Ok(to)
     }
 
     /// Invalidates an owner's page after its successor was programmed. The cleaner may have moved the page meanwhile,
     /// so the client is asked where it is.
-    fn supersede<C: Client<O>>(&mut self, client: &C, owner: O) {
+    pub(crate) fn supersede<C: Client<O>>(&mut self, client: &C, owner: O) {
         match client.locate(owner) {
             Some(old) => self.invalidate(old),
             None => self.segments.total_valid += 1,
@@ -114,7 +116,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// A stream with room for a host write: the one asked for, in a segment that is not the last free one; or any open
     /// stream of the placement, if making room now would take more work than the bound on a write allows.
     #[cold]
-    fn room_for_write<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<u8, LogError> {
+    pub(crate) fn room_for_write<C: Client<O>>(&mut self, client: &mut C, stream: u8) -> Result<u8, LogError> {
         let left = self.victim.map_or(self.segments.data_pages, |victim| self.segments.valid[victim.index()]);
         if self.free.len() < 2
             && left >= self.config.max_pages_per_write
@@ -152,15 +154,15 @@ impl<D: Store, O: Owner> Log<D, O> {
         (0..self.placement.streams()).max_by_key(room).filter(|stream| room(stream) > 0)
     }
 
-    /// Cleans as much as is due after a host write, within the bound on its work. A full device is no error here: the
+    /// Cleans as much as is due after a write, as long as fewer than `max_pages` are programmed for it. A full device is no error here: the
     /// write that needs the room will report it.
     #[inline(never)]
-    fn keep_pace<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
+    pub(crate) fn keep_pace<C: Client<O>>(&mut self, client: &mut C, max_pages: u32) -> Result<(), LogError> {
         let free = self.free.len() as u32;
         let enough = if self.is_cleaning { self.config.high_water } else { self.config.low_water };
         self.is_cleaning = free < enough + self.ahead + u32::from(self.relocation.wants_room());
         if self.is_cleaning || self.has_victim_at_hand() {
-            self.clean_in_step(client)?;
+            self.clean_in_step(client, max_pages)?;
         }
         let work = self.counters.programs() - self.programs_before_write;
         self.counters.max_pages_of_a_write = self.counters.max_pages_of_a_write.max(work);
@@ -186,12 +188,13 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// Copies enough pages to keep the cleaning in step with the writes: the victim's valid pages divided by the pages
     /// that its cleaning gains, and as many as the bound allows when that would be too slow.
-    fn clean_in_step<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
+    fn clean_in_step<C: Client<O>>(&mut self, client: &mut C, max_pages: u32) -> Result<(), LogError> {
         let work = self.counters.programs() - self.programs_before_write;
-        let bound = u64::from(self.config.max_pages_per_write).saturating_sub(work) as u32;
+        let bound = u64::from(max_pages).saturating_sub(work) as u32;
         let left = self.victim.map_or(self.segments.data_pages, |victim| self.segments.valid[victim.index()]);
         // The open segment that is full first will need a free segment.
-        let open = self.heads[..usize::from(self.placement.streams())].iter().filter(|head| head.is_open());
+        let own = self.own_stream.map(|own| &self.heads[usize::from(own)]);
+        let open = self.heads[..usize::from(self.placement.streams())].iter().chain(own).filter(|head| head.is_open());
         let writes = open.map(|head| head.end - head.next).min().unwrap_or(1).max(1);
         let due = match self.free.len() {
             0 => bound,
@@ -200,8 +203,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         };
         let budget = due.min(bound);
         match self.clean_step(client, budget) {
-            // The write that needs the room will report it.
-            Ok(_) | Err(LogError::NoSpace { .. }) => Ok(()),
+            // The write that needs the room will report it, and the client asks what is unknown before the next one.
+            Ok(_) | Err(LogError::NoSpace { .. } | LogError::OwnerUnknown { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -223,7 +226,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     fn idle_work<C: Client<O>>(&mut self, client: &mut C, budget_pages: u32) -> Result<bool, LogError> {
         while let Some(ppn) = self.scrubs.pop() {
             // It may have been overwritten or moved since.
-            if self.owner(ppn).is_some_and(|owner| client.locate(owner) == Some(ppn)) {
+            if self.live_owner(client, ppn)?.is_some() {
                 self.rewrite(client, ppn)?;
                 return Ok(true);
             }
@@ -237,7 +240,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
         match self.clean_step(client, budget_pages) {
             Ok(progress) => Ok(progress != Progress::NothingToClean),
-            Err(LogError::NoSpace { .. }) => Ok(false),
+            Err(LogError::NoSpace { .. } | LogError::OwnerUnknown { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -274,7 +277,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                 let stream = self.stream_with_room(client)?;
                 // Room may have been made in place.
                 let from = client.locate(owner).unwrap_or(from);
-                if !self.copy_page(client, from, stream)? {
+                if !self.copy_page(client, from, owner, stream)? {
                     continue;
                 }
             }
@@ -286,9 +289,12 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// Writes the list of retired segments if it has changed and the pages that the client must have on flash, as far as
     /// there is room without cleaning. One whose write fails stays pending.
     pub fn write_pending<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
-        self.outdate_refused(client)?;
+        if self.scratch.is_empty() {
+            // It is being done, and made room.
+            return Ok(());
+        }
         let mut data = core::mem::take(&mut self.scratch);
-        let mut result = Ok(());
+        let mut result = self.outdate_refused(client);
         while result.is_ok()
             && self.has_room()
             && let Some((owner, is_list)) = self.pending(client, &mut data)
@@ -304,6 +310,24 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
         self.scratch = data;
         result
+    }
+
+    /// Writes the pages that the client must have on flash, and cleans where there is no room for them. The list of retired
+    /// segments is written as far as there is room.
+    ///
+    /// # Errors
+    /// [`LogError::NoSpace`] if there is no room and none can be made: then not all of them are on flash.
+    pub fn flush_pending<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
+        loop {
+            self.write_pending(client)?;
+            let mut page = core::mem::take(&mut self.scratch);
+            let is_done = client.pending(self.seq, &mut page).is_none();
+            self.scratch = page;
+            if is_done {
+                return Ok(());
+            }
+            self.stream_with_room(client)?;
+        }
     }
 
     /// Writes a metadata page of the client.
@@ -323,7 +347,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         data: &[u8],
     ) -> Result<(), LogError> {
         self.counters.copies += 1;
-        let owner = self.owners[ppn.index()];
+        let on_flash = O::from_u64(page.owner).unwrap_or_default();
+        let owner = self.owners.get(ppn.index()).copied().unwrap_or(on_flash);
         self.program_anywhere(client, owner, page, Some(ppn), data)
     }
 
@@ -345,7 +370,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                 continue;
             }
             self.heads[stream as usize].next += 1;
-            self.owners[to.index()] = owner;
+            self.note_owner(to, owner);
             // Making room may have moved it.
             match from.and_then(|_| client.locate(owner)) {
                 Some(from) => self.placement.moved(from, 1, to, 1),
@@ -359,18 +384,20 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// Any stream that has room, for which even the last free segment may be opened.
     fn stream_with_room<C: Client<O>>(&mut self, client: &mut C) -> Result<u8, LogError> {
-        if let Some(stream) = self.heads.iter().position(|head| !head.is_full()) {
-            return Ok(stream as u8);
+        loop {
+            if let Some(stream) = self.heads.iter().position(|head| !head.is_full()) {
+                return Ok(stream as u8);
+            }
+            let head = core::mem::replace(&mut self.heads[0], Head::CLOSED);
+            if head.is_open() {
+                self.seal(head)?;
+            }
+            match self.open(0) {
+                // What is pending may take all the room that is made.
+                Err(LogError::NoSpace { .. }) => self.make_room_in_place(client, 0)?,
+                result => result?,
+            }
         }
-        let head = core::mem::replace(&mut self.heads[0], Head::CLOSED);
-        if head.is_open() {
-            self.seal(head)?;
-        }
-        match self.open(0) {
-            Err(LogError::NoSpace { .. }) => self.make_room_in_place(client, 0)?,
-            result => result?,
-        }
-        Ok(0)
     }
 
     /// A page was read that the ECC had to correct: it is rewritten in idle time, unless too many wait already.
@@ -384,21 +411,18 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// Copies one valid page to another place, because it is hard to read. [`Log::idle_step`] does so for the pages that
     /// the ECC had to correct.
     pub fn rewrite<C: Client<O>>(&mut self, client: &mut C, ppn: Ppn) -> Result<(), LogError> {
-        let owner = self.owners[ppn.index()];
-        let wanted = match self.read_only {
-            Some(read_only) if self.segments.stream[self.geometry.segment_of(ppn).index()] == read_only => read_only,
-            _ => 0,
-        };
+        let Some(owner) = self.live_owner(client, ppn)? else { return Ok(()) };
+        let wanted = self.stream_apart(self.geometry.segment_of(ppn)).unwrap_or(0);
         loop {
             let mut stream = wanted;
             if self.heads[stream as usize].is_full() {
                 stream = self.room_for_write(client, stream)?;
             }
             // The cleaning may have moved it.
-            if client.locate(owner) != Some(ppn) {
+            if self.live_owner(client, ppn)?.map(Owner::to_u64) != Some(owner.to_u64()) {
                 return Ok(());
             }
-            match self.copy_page(client, ppn, stream) {
+            match self.copy_page(client, ppn, owner, stream) {
                 // A segment that fails is retired, and the next one is tried.
                 Ok(false) => {}
                 result => return result.map(drop),
@@ -408,8 +432,7 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// Copies a valid page to the next place of a stream that has room. False if it has to be tried again, because the
     /// segment has failed.
-    fn copy_page<C: Client<O>>(&mut self, client: &mut C, from: Ppn, stream: u8) -> Result<bool, LogError> {
-        let owner = self.owners[from.index()];
+    fn copy_page<C: Client<O>>(&mut self, client: &mut C, from: Ppn, owner: O, stream: u8) -> Result<bool, LogError> {
         let to = Ppn(self.heads[stream as usize].next);
         let seq = self.seq + 1;
         let copied = self.device.copy(from, to, owner.to_u64(), seq);
@@ -422,7 +445,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         }
         self.heads[stream as usize].next += 1;
         self.counters.copies += 1;
-        self.owners[to.index()] = owner;
+        self.note_owner(to, owner);
         self.placement.moved(from, 1, to, 1);
         self.invalidate(from);
         client.relocated(owner, to);

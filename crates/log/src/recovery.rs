@@ -73,6 +73,27 @@ impl<F: Flash> PageReader<'_, F> {
         }
     }
 
+    /// Looks into every segment once more and calls `found` for each data page that counts, as [`OwnerMap::found`] was
+    /// called for it by the mount scan. Pages that are not readable now as they were then are left out.
+    pub fn look_again(&mut self, mut found: impl FnMut(&FoundPage)) -> Result<(), FlashError> {
+        let mark = self.scan.mark();
+        for segment in (0..self.scan.segments.len() as u32).map(SegmentId) {
+            if self.scan.segments[segment.index()].state != State::Sealed {
+                continue;
+            }
+            let again = self.device.scan_segment(segment, mark)?;
+            self.scan.report.reads += again.reads;
+            again.pages.iter().filter(|page| self.scan.counts(page)).for_each(&mut found);
+        }
+        Ok(())
+    }
+
+    /// The sequence number of the first page of a segment; `None` if none holds data.
+    pub fn first_seq(&self, segment: SegmentId) -> Option<u64> {
+        let segment = &self.scan.segments[segment.index()];
+        (segment.state == State::Sealed).then_some(segment.opened_sequence)
+    }
+
     /// Reports a page that was programmed and cannot be read.
     pub fn report_damaged(&mut self, ppn: Ppn) {
         self.scan.report.damaged.push(ppn);
@@ -103,10 +124,12 @@ pub struct StartWork {
     pub(crate) void: Vec<Ppn>,
 }
 
-impl StartWork {
-    /// The anchor, for a device that is only read.
-    pub fn into_anchor(self) -> Anchor {
-        self.anchor
+impl<M: OwnerMap> Recovered<M> {
+    /// Erases of each segment, by number, as far as they are known.
+    pub fn erases(&self) -> Vec<u32> {
+        let anchor = self.work.anchor.erases();
+        let of = |segment: &RestoredSegment| if segment.state == State::Reserved { anchor } else { segment.erases };
+        self.restored.segments.iter().map(of).collect()
     }
 }
 
@@ -137,9 +160,9 @@ pub fn recover<F: Flash, M: OwnerMap>(
         None => read_retired(&map, &mut pages)?,
     };
     let pages = map.take_pages();
-    scan.look_for_hidden(device, pages.places.iter().map(|(ppn, _)| *ppn))?;
-    let retired = scan.retire(device, listed, pages.places.iter().map(|(ppn, _)| *ppn));
-    let suspect = scan.suspect.filter(|suspect| pages.places.iter().any(|(ppn, _)| *ppn == suspect.ppn));
+    scan.look_for_hidden(device, pages.iter())?;
+    let retired = scan.retire(device, listed, pages.iter());
+    let suspect = scan.suspect.filter(|suspect| pages.iter().any(|ppn| ppn == suspect.ppn));
     let MountScan { segments, now, seq, free, report, void, .. } = scan;
     let restored = Restored { segments, pages, now, seq, free, retired };
     Ok(Recovered { map, restored, work: StartWork { anchor, checkpoint, suspect, void }, report })
@@ -187,7 +210,7 @@ fn read_checkpoint<F: Flash, M: OwnerMap>(
     for open in log.open {
         let RestoredSegment { erases, stream, opened_us, opened_writes, .. } = segments[open.segment.index()];
         let info = SegmentInfo { erases, total_erases, stream, opened_us, opened_writes };
-        device.resume(open.segment, info, open.pages);
+        device.resume(open.segment, info, &open.pages);
     }
     let seq = log.seq.max(at.seq + u64::from(device.checkpoint_pages(at.len_bytes as usize)));
     let now = Now { us: log.time_us, writes: log.host_writes };

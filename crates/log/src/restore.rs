@@ -54,6 +54,28 @@ pub struct ValidPages<O> {
     pub places: Vec<(Ppn, O)>,
     /// What is kept of some of them, by their numbers in `places`, ascending.
     pub kept: Vec<(u32, Kept)>,
+    /// In place of `places`, if the owners of pages are on flash only: a bit for each page of the device, the lowest of a
+    /// word first.
+    pub valid: Vec<u64>,
+}
+
+impl<O> ValidPages<O> {
+    /// Where they are.
+    pub fn iter(&self) -> impl Iterator<Item = Ppn> + '_ {
+        let marked = (0..).zip(&self.valid).flat_map(|(word, bits)| ones(*bits).map(move |bit| Ppn(word * 64 + bit)));
+        self.places.iter().map(|(ppn, _)| *ppn).chain(marked)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.places.len() as u64 + self.valid.iter().map(|bits| u64::from(bits.count_ones())).sum::<u64>()
+    }
+}
+
+/// The numbers of the bits that are 1.
+fn ones(bits: u64) -> impl Iterator<Item = u32> {
+    let next = |bits: &u64| Some(*bits & (*bits).wrapping_sub(1));
+    core::iter::successors(Some(bits), next).take_while(|bits| *bits != 0).map(u64::trailing_zeros)
 }
 
 /// What is known of a device.
@@ -119,8 +141,9 @@ impl<D: Store, O: Owner> Log<D, O> {
         for (ppn, owner) in &restored.pages.places {
             self.valid.fill(ppn.0, ppn.0 + 1, true);
             self.segments.valid[self.geometry.segment_of(*ppn).index()] += 1;
-            self.owners[ppn.index()] = *owner;
+            self.note_owner(*ppn, *owner);
         }
+        self.restore_valid(&restored.pages.valid);
         for (at, kept) in &restored.pages.kept {
             let (ppn, _) = restored.pages.places[*at as usize];
             match *kept {
@@ -132,7 +155,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                 Kept::OnFlash { .. } => {}
             }
         }
-        self.segments.total_valid = restored.pages.places.len() as u64;
+        self.segments.total_valid = restored.pages.count();
     }
 
     /// Tells the policies of every segment in use, in the order in which they were opened.
@@ -206,9 +229,9 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.heads.iter().filter(|head| head.is_open()).map(|head| (head.segment, Ppn(head.next)))
     }
 
-    /// Whose page a valid page is; `None` for other pages.
+    /// Whose page a valid page is; `None` for other pages, and for all if their owners are on flash only.
     pub fn owner(&self, ppn: Ppn) -> Option<O> {
-        self.valid.is_set(ppn).then(|| self.owners[ppn.index()])
+        self.owners.get(ppn.index()).copied().filter(|_| self.valid.is_set(ppn))
     }
 
     /// What a checkpoint keeps of a valid page.

@@ -1,6 +1,6 @@
 //! Formatting a device, and starting to write one that was used before.
 
-use crate::log::Log;
+use crate::log::{Head, Log};
 use crate::mount_scan::Suspect;
 use crate::recovery::StartWork;
 use crate::restore::Restored;
@@ -12,7 +12,7 @@ use margay_policy::State;
 
 impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
     /// Formats a device for a client with `owners` owners: all that is on it is lost. A segment that cannot be erased
-    /// is retired. `copy` is the owner of the copy of the superblock, which is the first page of the log.
+    /// is retired. Erases are counted on from those of [`Formatted::erases_before`]. `copy` is the owner of the copy of the superblock, which is the first page of the log.
     ///
     /// # Errors
     /// Those of the device, except that a segment fails; [`LogError::Config`] if the log cannot hold a page for each
@@ -36,7 +36,8 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
                 Err(error) => return Err(error.into()),
             }
         }
-        let mut anchor = Anchor::default();
+        log.count_erases_before();
+        let mut anchor = Anchor::new(log.device.erases_before().first().copied().unwrap_or(0));
         log.device.write_anchor(&mut anchor, superblock, &Record::InUse)?;
         log.open_first()?;
         let mut page = vec![0; log.geometry.page_bytes() as usize];
@@ -48,16 +49,29 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         Ok((log, anchor))
     }
 
+    /// Goes on counting the erases of segments that were erased before, and for the formatting once more.
+    fn count_erases_before(&mut self) {
+        for (id, before) in (0..).map(SegmentId).zip(self.device.erases_before()).take(self.segments.erases.len()) {
+            if matches!(self.segments.state[id.index()], State::Free | State::Bad) {
+                let erases = before.saturating_add(1);
+                self.segments.erases[id.index()] = erases;
+                self.segments.total_erases += u64::from(erases);
+                self.segments.max_erases = self.segments.max_erases.max(erases);
+            }
+        }
+    }
+
     /// Before anything else is written to a device after [`Log::restore`]: sees to it that no older checkpoint is used
     /// again, writes the page again that was programmed last, because after a power cut it may not stay readable, and
-    /// makes sure that a segment is free. Returns the anchor that the next stop needs.
+    /// makes sure that a segment is free. Returns the anchor that the next stop needs; `None` if nothing may be written, because
+    /// neither the anchor nor the checkpoint that it names can be erased any more: a later mount would go by that checkpoint.
     pub fn start<C: Client<O>>(
         &mut self,
         client: &mut C,
         superblock: &Superblock,
         restored: &Restored<O>,
         work: StartWork,
-    ) -> Result<Anchor, LogError> {
+    ) -> Result<Option<Anchor>, LogError> {
         let StartWork { mut anchor, checkpoint, suspect, void } = work;
         let device = self.device_mut();
         device.settle(restored.seq, &void)?;
@@ -74,8 +88,10 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             // On a fresh anchor: the page behind the last record may have been half programmed.
             checkpoint => {
                 device.renew_anchor(&mut anchor, superblock)?;
-                if let Some(at) = checkpoint.as_ref().filter(|_| anchor.is_broken()) {
-                    Self::forget_checkpoint(device, at)?;
+                if let Some(at) = checkpoint.as_ref().filter(|_| anchor.is_broken())
+                    && !Self::forget_checkpoint(device, at)?
+                {
+                    return Ok(None);
                 }
             }
         }
@@ -99,14 +115,51 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             self.device_mut().sync()?;
         }
         while self.free_segments() == 0 && self.erase_empty()? {}
-        Ok(anchor)
+        if checkpoint.is_none() {
+            self.regain_free(client)?;
+        }
+        Ok(Some(anchor))
     }
 
-    /// The anchor has failed and goes on saying that the device was stopped: its checkpoint must not be whole.
-    fn forget_checkpoint(device: &mut Formatted<F>, at: &CheckpointAt) -> Result<(), LogError> {
-        // One that cannot be erased is outdated once something else is programmed, too (see `is_outdated`).
-        at.segments.iter().try_for_each(|segment| device.erase_if_it_can_be(*segment).map(drop))?;
-        Ok(device.sync()?)
+    /// A power cut takes the rest of each open segment, so that many of them, with few writes in between, would use up all
+    /// free segments: the emptiest segments are cleaned, as far as what they hold fits where there is room, until one is free
+    /// to be opened and one for a victim.
+    fn regain_free<C: Client<O>>(&mut self, client: &mut C) -> Result<(), LogError> {
+        while self.free_segments() < 2 {
+            let in_heads: u32 = self.heads.iter().map(Head::room).sum();
+            let room = in_heads + self.free_segments() * self.segments.data_pages;
+            let candidates = self.segments.ids().filter(|id| self.segments.is_candidate(*id));
+            let emptiest = candidates.min_by_key(|id| self.segments.valid[id.index()]);
+            let fits = |id: &SegmentId| self.segments.valid[id.index()] <= room.min(self.segments.data_pages - 1);
+            let Some(segment) = emptiest.filter(fits) else { return Ok(()) };
+            match self.clean_segment(client, segment) {
+                Ok(true) => {}
+                // The client names an owner that is unknown once it writes.
+                Ok(false) | Err(LogError::NoSpace { .. } | LogError::OwnerUnknown { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The anchor has failed and goes on saying that the device was stopped: its checkpoint must not be whole. False if no part of
+    /// it can be erased.
+    fn forget_checkpoint(device: &mut Formatted<F>, at: &CheckpointAt) -> Result<bool, LogError> {
+        let mut is_forgotten = false;
+        for segment in &at.segments {
+            is_forgotten |= device.erase_if_it_can_be(*segment)?;
+        }
+        device.sync()?;
+        Ok(is_forgotten)
+    }
+
+    /// Makes room for all that the log and its device can come to hold, as a program with fixed memory wants it: writing,
+    /// trimming, reading and cleaning allocate nothing from now on. Two cases, which only failing devices meet, still do: more
+    /// than 32 writes that are refused between two cleanings, and room that has to be made without a free segment, which
+    /// is [`LogError::NoSpace`] if there is no memory for it.
+    pub fn reserve(&mut self) {
+        self.reserve_lists();
+        self.device.reserve(self.heads.len());
     }
 
     fn fill_on(&mut self, restored: &Restored<O>) -> Result<(), LogError> {
@@ -118,7 +171,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             });
         }
         if let Some((id, info)) = self.reopen_partly_filled(|id| next[id.index()]) {
-            self.device_mut().resume(id, info, Vec::new());
+            self.device_mut().resume(id, info, &[]);
         }
         Ok(())
     }

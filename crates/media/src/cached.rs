@@ -453,7 +453,7 @@ impl<F: Damage> Flash for Cached<F> {
         if is_cut { Err(FlashError::PowerLost) } else { result }
     }
 
-    margay_flash::pass_on!(device: has_payload);
+    margay_flash::pass_on!(device: retire, has_payload);
 }
 
 /// What is changed is read from then on, and gone after a crash.

@@ -126,18 +126,28 @@ pub fn presets() -> &'static [(&'static str, &'static str)] {
 }
 
 impl DeviceSpec {
-    /// The preset of this name, or the TOML file at this path (anything with a `.` or a `/`).
+    /// The preset of this name, or the TOML file at this path (anything with a `.` or a `/`), or what a text of several lines
+    /// describes in TOML itself.
     pub fn load(name: &str) -> Result<Self, DeviceError> {
+        if name.contains('\n') {
+            return Self::parse("device", name);
+        }
         if let Some((_, text)) = presets().iter().find(|(preset, _)| *preset == name) {
             return Self::parse(name, text);
         }
-        if !name.contains(['.', '/']) {
+        let Some(path) = Self::file_of(name) else {
             let known: Vec<_> = presets().iter().map(|(name, _)| *name).collect();
             return Err(DeviceError::Unknown { name: name.into(), known: known.join(", ") });
-        }
-        let text = std::fs::read_to_string(Path::new(name))
+        };
+        let text = std::fs::read_to_string(path)
             .map_err(|error| DeviceError::File { path: name.into(), error: error.to_string() })?;
         Self::parse(name, &text)
+    }
+
+    /// The file that [`load`](Self::load) reads for this name; none if it reads no file.
+    pub fn file_of(name: &str) -> Option<&Path> {
+        let is_preset = presets().iter().any(|(preset, _)| *preset == name);
+        (!is_preset && !name.contains('\n') && name.contains(['.', '/'])).then(|| Path::new(name))
     }
 
     /// Parses a device from TOML. Errors name `path`.
@@ -179,6 +189,15 @@ mod tests {
             assert_eq!(device, DeviceSpec::load(name).unwrap());
             assert!(device.geometry().unwrap().segments() > device.header_pages, "{name}");
             assert!(device.source.len() > 20 && device.endurance_erases > 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_no_preset_is_called_and_no_description_is_names_a_file() {
+        assert_eq!(DeviceSpec::file_of("chips/mine.toml"), Some(Path::new("chips/mine.toml")));
+        let description = presets()[0].1;
+        for name in ["spi-nor-16mb", "nand-slc", "", description] {
+            assert_eq!(DeviceSpec::file_of(name), None, "{name}");
         }
     }
 

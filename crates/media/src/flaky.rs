@@ -229,7 +229,7 @@ impl<F: Damage> Flash for Flaky<F> {
         Err(error)
     }
 
-    margay_flash::pass_on!(device: has_payload, is_cached);
+    margay_flash::pass_on!(device: retire, has_payload, is_cached);
 }
 
 impl<F: Damage> Damage for Flaky<F> {

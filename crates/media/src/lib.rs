@@ -1,6 +1,7 @@
 //! Flash devices and stackable layers over them.
 //!
-//! Devices: [`NullFlash`] has no payload and serves measurement, [`RamFlash`] is in memory, [`SparseFlash`] without pages of zeros, [`ImageFlash`] in a file.
+//! Devices: [`NullFlash`] has no payload and serves measurement, [`RamFlash`] is in memory, [`SparseFlash`] without pages of zeros, [`ImageFlash`] in a file,
+//! [`MtdFlash`] a chip of raw flash under Linux.
 //! Layers: [`Strict`] enforces the contract of [`margay_flash::Flash`], [`Meter`] counts operations, [`Recorder`] lists
 //! them, [`Faults`] makes programs and erases fail for good and gives pages bit errors, [`Flaky`] makes any call fail for
 //! a moment, [`PowerCut`] cuts the power of a chip, [`Cached`] that of a host which had not written everything yet.
@@ -17,6 +18,7 @@ mod faults;
 mod flaky;
 mod image;
 mod meter;
+mod mtd;
 mod null;
 mod power;
 mod ram;
@@ -31,7 +33,9 @@ pub use device::{DeviceError, DeviceSpec, Energy, Timing, presets};
 pub use faults::{Faults, ReadFault};
 pub use flaky::{Call, Effect, Flaky};
 pub use image::{ImageError, ImageFlash};
+pub use margay_mtd::Stats as ChipStats;
 pub use meter::{Meter, Operations};
+pub use mtd::{MtdError, MtdFlash};
 pub use null::NullFlash;
 pub use power::{PowerCut, Torn};
 pub use ram::RamFlash;

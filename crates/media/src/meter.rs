@@ -82,5 +82,5 @@ impl<F: Flash> Flash for Meter<F> {
         self.device.program_part(ppn, offset_bytes, bytes)
     }
 
-    margay_flash::pass_on!(device: has_payload, sync, is_cached, void_page, mark, set_mark);
+    margay_flash::pass_on!(device: retire, has_payload, sync, is_cached, void_page, mark, set_mark);
 }

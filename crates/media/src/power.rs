@@ -253,7 +253,7 @@ impl<F: Damage> Flash for PowerCut<F> {
         if self.is_off { Err(FlashError::PowerLost) } else { self.device.void_page(ppn) }
     }
 
-    margay_flash::pass_on!(device: is_cached, mark, set_mark);
+    margay_flash::pass_on!(device: retire, is_cached, mark, set_mark);
 }
 
 impl<F: Damage> Damage for PowerCut<F> {

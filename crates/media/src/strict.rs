@@ -108,7 +108,7 @@ impl<F: Flash> Flash for Strict<F> {
         self.device.void_page(ppn)
     }
 
-    margay_flash::pass_on!(device: has_payload, sync, is_cached, mark, set_mark);
+    margay_flash::pass_on!(device: retire, has_payload, sync, is_cached, mark, set_mark);
 }
 
 #[cfg(test)]

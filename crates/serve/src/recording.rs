@@ -76,7 +76,7 @@ impl<F: Flash> Flash for NotesAnswers<F> {
         Ok(has_ended)
     }
 
-    pass_on!(device: has_payload, shortcuts, is_cached, void_page, mark, set_mark);
+    pass_on!(device: retire, has_payload, shortcuts, is_cached, void_page, mark, set_mark);
 }
 
 /// The recording of a served volume. After an error nothing more is recorded; [`Stopped`](crate::Stopped) has it.

@@ -65,6 +65,21 @@ fn open_source(path: &Path) -> io::Result<Source> {
     Ok(if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) })
 }
 
+/// A file that is read as long as somebody wants it.
+struct While<F> {
+    source: Source,
+    keep_on: F,
+}
+
+impl<F: Fn() -> bool> Read for While<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !(self.keep_on)() {
+            return Err(io::Error::other("reading was stopped by request"));
+        }
+        self.source.read(buffer)
+    }
+}
+
 /// A stream of uncompressed bytes.
 pub(crate) type Stream = Box<dyn BufRead + Send>;
 
@@ -108,9 +123,20 @@ pub(crate) struct Input {
 impl Input {
     /// Opens a file, or the standard input for `-`, and reads its head.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let source = open_source(path).map_err(|error| TraceError::io(&path.display().to_string(), error))?;
+        Self::of_source(path, source)
+    }
+
+    /// The same, of which every read fails once `keep_on` says no.
+    pub fn open_while(path: &Path, keep_on: impl Fn() -> bool + Send + 'static) -> Result<Self, TraceError> {
+        let source = open_source(path).map_err(|error| TraceError::io(&path.display().to_string(), error))?;
+        Self::of_source(path, Box::new(While { source, keep_on }))
+    }
+
+    fn of_source(path: &Path, source: Source) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let io = |error| TraceError::io(&name, error);
-        let file = Hashed::new(open_source(path).map_err(io)?);
+        let file = Hashed::new(source);
         let (stream, compression) = uncompressed(Box::new(file.clone())).map_err(io)?;
         Self::new(name, stream, compression, Some(file))
     }

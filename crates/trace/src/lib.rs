@@ -16,6 +16,7 @@ mod error;
 mod format;
 mod formats;
 mod hash;
+mod held;
 mod info;
 mod layout;
 pub mod leb128;
@@ -37,9 +38,9 @@ pub use layout::{Column, CsvLayout, TimeUnit};
 pub use lines::MAX_LINE_BYTES;
 pub use margay_host::Existing;
 pub use pages::PageTable;
-pub use reader::{AnyTrace, BadLines, Counts, ReadOptions, TraceReader, open, open_any};
+pub use reader::{AnyTrace, BadLines, Counts, ReadOptions, TraceReader, open, open_any, open_while};
 pub use recording::{Event, Recorded, RecordingReader, RecordingWriter, Shape, Totals};
-pub use split::{DevicePart, split};
+pub use split::{DevicePart, split, split_while};
 pub use writer::{TraceWriter, convert};
 
 /// What a request does.

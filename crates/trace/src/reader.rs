@@ -134,6 +134,19 @@ pub fn open(path: &Path, options: &ReadOptions) -> Result<TraceReader, TraceErro
     TraceReader::new(Input::open(path)?, options)
 }
 
+/// Opens a trace as [`open`] does, for a program that may have to stop: once `keep_on` returns false, reading fails with
+/// [`TraceError::Io`], or [`TraceError::Compressed`] if the file is compressed. It is asked about every 128 KiB of the file.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_while(
+    path: &Path,
+    options: &ReadOptions,
+    keep_on: impl Fn() -> bool + Send + 'static,
+) -> Result<TraceReader, TraceError> {
+    TraceReader::new(Input::open_while(path, keep_on)?, options)
+}
+
 /// A trace of either sort.
 #[derive(Debug)]
 pub enum AnyTrace {
@@ -190,7 +203,28 @@ impl TraceReader {
             },
         };
         let Input { path, compression, file, .. } = input;
-        Ok(Self {
+        Ok(Self::of_source(path, file, source, compression, format, options))
+    }
+
+    pub(crate) fn of_records(
+        name: &str,
+        records: Box<dyn RecordReader>,
+        compression: Compression,
+        format: Format,
+        options: &ReadOptions,
+    ) -> Self {
+        Self::of_source(name.into(), None, Source::Records(records), compression, format, options)
+    }
+
+    fn of_source(
+        path: String,
+        file: Option<Hashed>,
+        source: Source,
+        compression: Compression,
+        format: Format,
+        options: &ReadOptions,
+    ) -> Self {
+        Self {
             path,
             file,
             source,
@@ -202,7 +236,7 @@ impl TraceReader {
             start_ns: None,
             last_us: 0,
             ended: false,
-        })
+        }
     }
 
     /// The format, named or detected.

@@ -1,5 +1,5 @@
 use crate::hash::FastMap;
-use crate::{Existing, Format, ReadOptions, TraceError, TraceWriter, open};
+use crate::{Existing, Format, ReadOptions, TraceError, TraceWriter, open_while};
 use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
@@ -53,13 +53,28 @@ pub fn split(
     format: Format,
     existing: Existing,
 ) -> Result<Vec<DevicePart>, TraceError> {
+    split_while(from, options, folder, format, existing, || true)
+}
+
+/// Splits as [`split`] does, for a program that may have to stop: once `keep_on` returns false, no further file is written.
+///
+/// # Errors
+/// As [`split`]; and those of [`open_while`](crate::open_while) once it is stopped.
+pub fn split_while(
+    from: &Path,
+    options: &ReadOptions,
+    folder: &Path,
+    format: Format,
+    existing: Existing,
+    keep_on: impl Fn() -> bool + Clone + Send + 'static,
+) -> Result<Vec<DevicePart>, TraceError> {
     let (mut done, mut parts) = (FastMap::default(), Vec::new());
     let mut taken = BTreeSet::new();
     loop {
         // The place of each device in `open`; none if it was written before, or is left for the next time.
         let mut places: FastMap<u32, Option<usize>> = done.clone();
         let (mut open_parts, mut is_more) = (Vec::<Open>::new(), false);
-        let mut reader = open(from, options)?;
+        let mut reader = open_while(from, options, keep_on.clone())?;
         while let Some(request) = reader.next() {
             let request = request?;
             let place = match places.entry(request.device) {

@@ -1,8 +1,10 @@
 //! A trace of many volumes as one trace of each.
 
-use margay_trace::{Existing, Format, ReadOptions, Request, open, split};
+use margay_trace::{Existing, Format, ReadOptions, Request, TraceError, open, open_while, split, split_while};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn requests(path: &Path) -> Vec<Request> {
     open(path, &ReadOptions::default()).unwrap().map(Result::unwrap).collect()
@@ -81,4 +83,38 @@ fn devices_whose_names_differ_in_what_a_file_name_cannot_have_get_files_of_their
     assert_eq!(devices, names);
     assert_eq!(std::fs::read_dir(&to).unwrap().count(), 5);
     assert!(parts.iter().all(|part| requests(&part.path).len() == 1 && part.path.parent() == Some(&to)));
+}
+
+#[test]
+fn a_trace_that_nobody_wants_any_more_is_not_read_on_and_no_further_part_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole.csv");
+    many(&whole);
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counting = |limit: usize| {
+        let looks = Arc::clone(&looks);
+        looks.store(0, Ordering::Relaxed);
+        move || looks.fetch_add(1, Ordering::Relaxed) < limit
+    };
+    let reader = open_while(&whole, &ReadOptions::default(), counting(usize::MAX)).unwrap();
+    assert_eq!(reader.map(Result::unwrap).count(), 20_000);
+    let all = looks.load(Ordering::Relaxed);
+    assert!(all > 4, "{all}");
+
+    let mut reader = open_while(&whole, &ReadOptions::default(), counting(all - 2)).unwrap();
+    let error = reader.by_ref().find_map(Result::err);
+    assert!(matches!(error, Some(TraceError::Io { .. })), "{error:?}");
+    assert!(error.unwrap().to_string().contains("stopped by request"));
+    assert!(reader.next().is_none());
+
+    let to = folder.path().join("parts");
+    std::fs::create_dir(&to).unwrap();
+    let stopped = |limit: usize| {
+        let options = ReadOptions::default();
+        split_while(&whole, &options, &to, Format::MGT, Existing::Replace, counting(limit)).unwrap_err();
+        std::fs::read_dir(&to).unwrap().count()
+    };
+    assert_eq!(stopped(all - 2), 0);
+    // Of the parts that are written at the second reading there is none.
+    assert_eq!(stopped(all + 2), 64);
 }

@@ -1,6 +1,6 @@
 use crate::setup::run;
 use crate::{Chip, Oracle, Setup, Step, Tally, script};
-use margay_flash::{Lpn, Ppn};
+use margay_flash::Ppn;
 use margay_ftl::FtlError;
 use margay_media::{Damage, Faults, RamFlash, Strict};
 use margay_volume::VolumeError;
@@ -44,7 +44,17 @@ impl BadSegments<'_> {
         let mut device = device(setup);
         fail(&mut device);
         let mut oracle = Oracle::new(setup.pages());
-        let mut disk = text("format", setup.format(&mut device))?;
+        let mut disk = match setup.format(&mut device) {
+            // What failed while it was formatted left no room; then nothing may be on the device that says it is formatted.
+            Err(VolumeError::TooManyBad { .. }) => {
+                return match setup.mount(&mut device) {
+                    Err(VolumeError::NotFormatted(_)) => Ok(device.operations()),
+                    Err(error) => Err(format!("after a refused format: {error}")),
+                    Ok(_) => Err("a device whose format was refused can be mounted".into()),
+                };
+            }
+            disk => text("format", disk)?,
+        };
         text("script", run(&mut disk, &mut oracle, &steps(setup, self.seed, self.len)))?;
         text("audit", disk.audit())?;
         oracle.check(&mut disk)?;
@@ -107,9 +117,30 @@ impl BadSegments<'_> {
     }
 }
 
-/// Wears a device out: writes until it refuses; then, and after a mount, everything must be readable.
+/// Wears a device out: writes until it refuses; then, and after a mount, everything must be readable. With an even seed
+/// it is used for many lives, which end by a clean stop or by a kill.
 pub fn wear_out(setup: &Setup, seed: u64) -> Tally {
     WearOut { setup, seed }.run()
+}
+
+/// How a life of a device that wears out ends before its work does: by a stop, by a kill, or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LifeEnd {
+    Stop,
+    Kill,
+    GoesOn,
+}
+
+impl LifeEnd {
+    /// The one after a round of work.
+    pub fn after(round: u64, seed: u64) -> Self {
+        let draw = (round ^ seed << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61;
+        match draw {
+            0 | 1 if seed.is_multiple_of(2) => Self::Stop,
+            2..=4 if seed.is_multiple_of(2) => Self::Kill,
+            _ => Self::GoesOn,
+        }
+    }
 }
 
 struct WearOut<'a> {
@@ -124,20 +155,55 @@ impl WearOut<'_> {
         device.wear_out_after(12);
         let mut oracle = Oracle::new(setup.pages());
         let mut disk = text("format", setup.format(&mut device))?;
-        let endless = (0..).map(|seed| steps(setup, seed ^ self.seed, 500));
-        let error = endless.take(1000).find_map(|steps| run(&mut disk, &mut oracle, &steps).err());
-        match error {
-            Some(VolumeError::Ftl(FtlError::WornOut { .. })) => {}
-            Some(error) => return Err(format!("refused with: {error}")),
-            None => return Err("it never wore out".into()),
+        let mut round = 0;
+        let error = loop {
+            let end = LifeEnd::after(round, self.seed);
+            let mut steps = steps(setup, round ^ self.seed, 500);
+            if end == LifeEnd::Kill {
+                // It comes before the flush.
+                steps.truncate(steps.len() - 1 - (round % 7) as usize);
+            }
+            if let Err(error) = run(&mut disk, &mut oracle, &steps) {
+                break error;
+            }
+            match end {
+                LifeEnd::Stop => match disk.end() {
+                    Ok(_) => {
+                        oracle.all_durable();
+                        drop(disk);
+                        disk = text("mount after a stop", setup.mount(&mut device))?;
+                    }
+                    Err(error) => break error,
+                },
+                LifeEnd::Kill => {
+                    drop(disk);
+                    disk = text("mount after a kill", setup.mount(&mut device))?;
+                }
+                LifeEnd::GoesOn => {}
+            }
+            if end != LifeEnd::GoesOn {
+                oracle.check(&mut disk).map_err(|error| format!("life {round}, {end:?}: {error}"))?;
+                text("audit", disk.audit())?;
+            }
+            round += 1;
+            if round == 1000 {
+                return Err("it never wore out".into());
+            }
+        };
+        // The last mount may have found it worn out.
+        if !matches!(error, VolumeError::ReadOnly | VolumeError::Ftl(FtlError::WornOut { .. })) {
+            return Err(format!("refused with: {error}"));
         }
         // Trims that were not flushed may be undone by the mount.
         oracle.clone().check(&mut disk)?;
         text("audit", disk.audit())?;
         drop(disk);
-        let mut loaded_device = device;
-        let mut disk = text("mount", setup.mount(&mut loaded_device))?;
-        oracle.check(&mut disk).map_err(|error| format!("after a mount, {error}"))
+        for what in ["a mount", "a stop after it"] {
+            let mut disk = text(what, setup.mount(&mut device))?;
+            oracle.check(&mut disk).map_err(|error| format!("after {what}, {error}"))?;
+            text("the last stop", disk.end())?;
+        }
+        Ok(())
     }
 }
 
@@ -145,7 +211,9 @@ impl WearOut<'_> {
     fn run(self) -> Tally {
         let mut tally = Tally::default();
         let result = self.trial();
-        tally.count(result, || format!("{:?} {} worn out", self.setup.chip, self.setup.options.placement));
+        tally.count(result, || {
+            format!("{:?} {} worn out, seed {}", self.setup.chip, self.setup.options.placement, self.seed)
+        });
         tally
     }
 }
@@ -173,14 +241,14 @@ impl BitErrors<'_> {
         let mut disk = text("format", setup.format(&mut device))?;
         text("script", run(&mut disk, &mut oracle, &steps(setup, self.seed, 100)))?;
         text("write", run(&mut disk, &mut oracle, &[Step::Write(lpn, false), Step::Flush]))?;
-        let ppn = disk.ftl().place(Lpn(lpn)).ok_or("a page that was written has a place")?;
+        let ppn = disk.place(lpn).map_err(|error| error.to_string())?.ok_or("a page that was written has a place")?;
         disk.device_mut().flip_bits(setup.chip.data_page(ppn), bits);
         let mut page = vec![0; setup.geometry.page_bytes() as usize];
         let read = disk.read(lpn, &mut page);
         if bits <= ECC_BITS {
             text("a correctable read", read)?;
             text("idle", run(&mut disk, &mut oracle, &[Step::Idle]))?;
-            if disk.ftl().place(Lpn(lpn)) == Some(ppn) {
+            if disk.place(lpn).map_err(|error| error.to_string())? == Some(ppn) {
                 return Err("a page that was hard to read was not rewritten".into());
             }
         } else {

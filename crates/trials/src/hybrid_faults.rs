@@ -1,5 +1,6 @@
 //! Bad segments, bit errors and damaged metadata under hybrid-mapped disks.
 
+use crate::faults::LifeEnd;
 use crate::hybrid::{PAGE_BYTES, PAGES, check, options, ram, run, steps};
 use crate::{Chip, Oracle, Step, Tally};
 use margay_flash::{Flash, FlashError, Geometry, Lpn, Ppn};
@@ -93,6 +94,48 @@ pub fn hybrid_bad_segments(chip: Chip, mapping: Mapping, seed: u64, len: usize, 
         }
     }
     tally
+}
+
+/// Wears a device out: writes until it refuses, in many lives that end by kills if the seed is even; then, and after a
+/// mount, everything must be readable.
+pub fn hybrid_wear_out(chip: Chip, mapping: Mapping, seed: u64) -> Tally {
+    let mut tally = Tally::default();
+    let result = wear_out_trial(chip, mapping, seed);
+    tally.count(result, || format!("{chip:?} {mapping} worn out, seed {seed}"));
+    tally
+}
+
+fn wear_out_trial(chip: Chip, mapping: Mapping, seed: u64) -> Result<(), String> {
+    let mut device = device(chip, 2);
+    device.wear_out_after(12);
+    let mut oracle = Oracle::new(PAGES);
+    let mut disk = text("format", format(&mut device, &options(mapping)))?;
+    let mut round = 0;
+    let error = loop {
+        if let Err(error) = run(&mut disk, &mut oracle, &steps(100, seed << 10 | round)) {
+            break error;
+        }
+        if LifeEnd::after(round, seed) != LifeEnd::GoesOn {
+            drop(disk);
+            disk = text("mount after a kill", open(&mut device))?;
+            check(&mut disk, &mut oracle, &format!("life {round}"))?;
+        }
+        round += 1;
+        if round == 1000 {
+            return Err("it never wore out".into());
+        }
+    };
+    if !matches!(error, HybridError::WornOut { .. }) {
+        return Err(format!("refused with: {error}"));
+    }
+    check(&mut disk, &mut oracle.clone(), "worn out")?;
+    drop(disk);
+    for when in ["worn out, after a mount", "worn out, after two mounts"] {
+        let mut disk = text(when, open(&mut device))?;
+        check(&mut disk, &mut oracle, when)?;
+        text(when, disk.sync())?;
+    }
+    Ok(())
 }
 
 /// Bit errors in data that is in use: as many as the ECC corrects change nothing; with one more the page is an error,

@@ -16,9 +16,13 @@ mod trouble;
 mod unordered;
 
 pub use faults::{bad_segments, bit_errors, metadata_flips, wear_out};
-pub use files::{file_bad_segments, file_bit_errors, file_host_power_cuts, file_power_cuts, file_troubles};
+pub use files::{
+    file_bad_segments, file_bit_errors, file_host_power_cuts, file_power_cuts, file_troubles, file_wear_out,
+};
 pub use hybrid::{hybrid_host_power_cuts, hybrid_power_cuts, hybrid_troubles};
-pub use hybrid_faults::{hybrid_bad_segments, hybrid_bit_errors, hybrid_metadata_flips, hybrid_unreadable_pages};
+pub use hybrid_faults::{
+    hybrid_bad_segments, hybrid_bit_errors, hybrid_metadata_flips, hybrid_unreadable_pages, hybrid_wear_out,
+};
 pub use oracle::{Oracle, content};
 pub use power::{disk_troubles, host_power_cuts, power_cuts};
 pub use setup::{Chip, Setup, Step, script};

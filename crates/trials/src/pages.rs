@@ -22,7 +22,7 @@ pub(crate) trait PageStore {
     fn hold(&mut self, on: bool) -> Result<(), Refusal>;
     /// Reads a page; false if it was never written or was trimmed.
     fn read(&mut self, lpn: u32, page: &mut [u8]) -> Result<bool, Refusal>;
-    fn audit(&self) -> Result<(), String>;
+    fn audit(&mut self) -> Result<(), String>;
     fn host(&mut self) -> &mut Host;
 }
 
@@ -67,7 +67,7 @@ impl PageStore for Disk<&mut Host> {
         Self::read(self, lpn, page).map_err(refused)
     }
 
-    fn audit(&self) -> Result<(), String> {
+    fn audit(&mut self) -> Result<(), String> {
         Self::audit(self).map_err(|error| error.to_string())
     }
 
@@ -105,7 +105,7 @@ impl PageStore for Hybrid<Formatted<&mut Host>> {
         Self::read(self, Lpn(lpn), page).map(|found| found.is_some()).map_err(hybrid_refused)
     }
 
-    fn audit(&self) -> Result<(), String> {
+    fn audit(&mut self) -> Result<(), String> {
         Self::audit(self).map_err(|error| error.to_string())
     }
 

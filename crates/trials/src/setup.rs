@@ -3,7 +3,7 @@ use crate::oracle::content;
 use margay_flash::{Flash, Geometry, Ppn};
 use margay_log::Hint;
 use margay_policy::{LevelingSpec, PlacementSpec, SelectionSpec};
-use margay_volume::{Disk, FormatOptions, OpenOptions, StoreOptions, VolumeError};
+use margay_volume::{Disk, FormatOptions, MapOnFlash, OpenOptions, StoreOptions, VolumeError};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -41,6 +41,11 @@ impl Chip {
     }
 }
 
+/// Segments of the devices of the campaigns.
+const SEGMENTS: u32 = 14;
+/// Entries of a translation page: so few that there are several groups of pages, of which some are not in memory.
+const MAP_ENTRIES: u32 = 10;
+
 /// A device and how it is used.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -70,10 +75,10 @@ pub(crate) fn store_options(selection: &str, leveling: &str) -> StoreOptions {
 impl Setup {
     /// A small device, as full as it can be with any placement to the percentage.
     pub fn new(chip: Chip, selection: &str, placement: &str, leveling: &str, percent: u32) -> Self {
-        let geometry = chip.geometry(14, 8);
+        let geometry = chip.geometry(SEGMENTS, 8);
         let store = store_options(selection, leveling);
         let with = |placement: &str| FormatOptions {
-            store,
+            store: store.clone(),
             placement: PlacementSpec::known(placement),
             ..FormatOptions::default()
         };
@@ -81,6 +86,18 @@ impl Setup {
         let limit = margay_volume::limit_pages(&geometry, &with("dac")).expect("the device is large enough");
         let options = FormatOptions { exported_pages: Some(limit * percent / 100), ..with(placement) };
         Self { chip, geometry, options }
+    }
+
+    /// The same with its map on flash, in as little memory as can be: two of its translation pages, which have few entries.
+    #[must_use]
+    pub fn with_map_on_flash(mut self) -> Self {
+        let map = |memory_bytes| Some(MapOnFlash { memory_bytes, entries: Some(MAP_ENTRIES) });
+        // More segments for the stream of the translation pages.
+        self.geometry = self.chip.geometry(SEGMENTS + 3, 8);
+        self.options.map = map(0);
+        let least = margay_volume::min_map_memory_bytes(&self.geometry, &self.options);
+        self.options.map = map(least.expect("the device is large enough"));
+        self
     }
 
     /// Exported pages.

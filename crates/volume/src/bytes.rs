@@ -1,7 +1,7 @@
-use crate::{AnyFlash, Disk, FormatOptions, OpenOptions, VolumeError};
+use crate::{AnyFlash, Disk, FormatOptions, Health, OpenOptions, VolumeError};
 use margay_flash::Flash;
 use margay_format::{Layout, Superblock};
-use margay_ftl::MountReport;
+use margay_ftl::{MapCounters, MountReport};
 use margay_log::{Counters, Hint, Uniformity};
 use margay_policy::Segments;
 use std::ops::Range;
@@ -30,6 +30,9 @@ pub struct Status<'a> {
     pub retired_segments: usize,
     /// Bytes of memory it takes.
     pub memory_bytes: u64,
+    /// Of a map on flash, the bytes of memory that it holds now and what it has done since the disk was opened; `None` if all of
+    /// the map is in memory.
+    pub map_on_flash: Option<(u64, MapCounters)>,
 }
 
 /// A disk by bytes, on any device.
@@ -117,6 +120,18 @@ impl Volume {
     /// Whether it was opened for reading only.
     pub fn is_read_only(&self) -> bool {
         self.disk.is_read_only()
+    }
+
+    /// How much of its life it has behind it.
+    pub fn health(&self) -> Health {
+        let log = self.disk.ftl().log();
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        Health::new(self.disk.superblock(), log.segments(), log.now().writes, log.seq(), now_s)
+    }
+
+    /// As [`Disk::reserve_segments`].
+    pub fn reserve_segments(&self) -> u32 {
+        self.disk.reserve_segments()
     }
 
     /// The time since it was formatted, in microseconds.
@@ -252,9 +267,9 @@ impl Volume {
 
     /// Whether the page that holds a byte was written, and where the next page starts that differs in that, at
     /// most `end`.
-    pub fn extent(&self, offset: u64, end: u64) -> (bool, u64) {
+    pub fn extent(&mut self, offset: u64, end: u64) -> (bool, u64) {
         let page_bytes = u64::from(self.page_bytes());
-        let mapped = |at: u64| self.disk.is_mapped((at / page_bytes) as u32);
+        let mut mapped = |at: u64| self.disk.is_mapped((at / page_bytes) as u32);
         let is_mapped = mapped(offset);
         let mut next = (offset / page_bytes + 1) * page_bytes;
         while next < end && mapped(next) == is_mapped {
@@ -298,11 +313,12 @@ impl Volume {
             lifetime_programs: log.seq(),
             retired_segments: ftl.retired_segments().len(),
             memory_bytes: ftl.memory_bytes(),
+            map_on_flash: ftl.map_on_flash(),
         }
     }
 
     /// Recomputes every count and compares.
-    pub fn audit(&self) -> Result<(), margay_log::AuditError> {
+    pub fn audit(&mut self) -> Result<(), margay_log::AuditError> {
         self.disk.audit()
     }
 }

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Lpn, Ppn, SegmentId};
 use margay_format::{Decoded, Formatted, FoundSegment, Store, Superblock, Tag, crc32c};
-use margay_ftl::{MountReport, load};
+use margay_ftl::MountReport;
 
 /// What a check found. Nothing is repaired.
 #[derive(Clone, Debug, Default)]
@@ -61,23 +61,22 @@ impl CheckReport {
 /// The device holds no disk, one of a newer version, or fails.
 pub fn check<F: Flash>(mut device: F) -> Result<CheckReport, VolumeError> {
     let superblock = find(&mut device)?;
-    let (mut scanning, _) = store(&mut device, &superblock)?;
-    let by_checkpoint = load(&mut scanning, &superblock, true)?;
-    let scanned = load(&mut scanning, &superblock, false)?;
-    let mut report = CheckReport {
-        scan: scanned.report.clone(),
-        has_checkpoint: by_checkpoint.report.from_checkpoint,
-        torn_pages: torn_pages(&mut scanning, &scanned.report.damaged)?,
-        ..CheckReport::default()
-    };
-    for lpn in (0..superblock.exported_pages).map(Lpn) {
-        report.mapped_pages += u32::from(by_checkpoint.place(lpn).is_some());
-        if by_checkpoint.place(lpn) != scanned.place(lpn) {
-            report.differing_pages.push(lpn);
+    let (exported, page_bytes) = (superblock.exported_pages, superblock.geometry.page_bytes());
+    let mut scanned = Disk::open_as(&mut device, superblock.clone(), true, false)?;
+    let places = (0..exported).map(|lpn| scanned.place(lpn)).collect::<Result<Vec<_>, _>>()?;
+    let mut report = CheckReport { scan: scanned.mount_report().clone(), ..CheckReport::default() };
+    drop(scanned);
+    let (mut scanning, _): (Formatted<&mut F>, _) = store(&mut device, &superblock)?;
+    report.torn_pages = torn_pages(&mut scanning, &report.scan.damaged)?;
+    let mut disk = Disk::open_as(device, superblock, true, true)?;
+    report.has_checkpoint = disk.mount_report().from_checkpoint;
+    for (lpn, scanned) in (0..).zip(places) {
+        let place = disk.place(lpn)?;
+        report.mapped_pages += u32::from(place.is_some());
+        if place != scanned {
+            report.differing_pages.push(Lpn(lpn));
         }
     }
-    let (exported, page_bytes) = (superblock.exported_pages, superblock.geometry.page_bytes());
-    let mut disk = Disk::open_as(device, superblock, true, true)?;
     let mut page = vec![0; page_bytes as usize];
     for lpn in 0..exported {
         if let Err(error) = disk.read(lpn, &mut page) {

@@ -1,8 +1,10 @@
 use crate::options::{config, formatted, override_policies, policies};
+use crate::translation::{AnyFtl, Translation};
 use crate::{FormatOptions, OpenOptions, VolumeError};
-use margay_flash::{Flash, Geometry, Lpn};
-use margay_format::{Anchor, ClientKind, Formatted, Layout, Superblock, find_superblock};
-use margay_ftl::{Ftl, MountReport, OwnPages, load};
+use alloc::vec::Vec;
+use margay_flash::{Flash, FlashError, Geometry, Lpn, Ppn, SegmentId};
+use margay_format::{Anchor, ClientKind, Formatted, Layout, Store, Superblock, find_superblock, max_map_entries};
+use margay_ftl::{FtlError, MountReport, OwnPages, min_map_bytes};
 use margay_log::{Config, Hint};
 use margay_policy::PlacementSpec;
 
@@ -24,25 +26,21 @@ use margay_policy::PlacementSpec;
 ///
 /// // After a power cut, and with another selection policy from now on.
 /// let options = OpenOptions { selection: Some("greedy".parse()?), ..OpenOptions::default() };
-/// let disk = Disk::open(disk.into_device(), &options)?;
+/// let mut disk = Disk::open(disk.into_device(), &options)?;
 /// assert!(disk.is_mapped(1499) && !disk.is_mapped(0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Disk<F> {
-    ftl: Ftl<Formatted<F>>,
+    ftl: AnyFtl<F>,
     anchor: Anchor,
     superblock: Superblock,
     report: MountReport,
     read_only: bool,
 }
 
-fn own_pages(superblock: &Superblock) -> OwnPages {
-    OwnPages::new(superblock.exported_pages, superblock.geometry.page_bytes())
-}
-
 pub(crate) fn store<F: Flash>(device: F, superblock: &Superblock) -> Result<(Formatted<F>, Config), VolumeError> {
-    let store = formatted(device, superblock, own_pages(superblock).owners().into())?;
+    let store = formatted(device, superblock, OwnPages::of(superblock).owners().into())?;
     let config = config(superblock, store.layout())?;
     Ok((store, config))
 }
@@ -50,7 +48,7 @@ pub(crate) fn store<F: Flash>(device: F, superblock: &Superblock) -> Result<(For
 /// The superblock of a device that holds a disk.
 pub fn find<F: Flash>(device: &mut F) -> Result<Superblock, VolumeError> {
     let owner_of_copy = |superblock: &Superblock| {
-        let own = own_pages(superblock);
+        let own = OwnPages::of(superblock);
         (u64::from(own.superblock().0), u64::from(own.owners()))
     };
     let superblock = find_superblock(device, owner_of_copy)?;
@@ -76,6 +74,14 @@ pub fn limit_pages(geometry: &Geometry, options: &FormatOptions) -> Result<u32, 
     limit_pages_with(geometry, options, &fewest)
 }
 
+/// What the options say of the map.
+fn with_map(superblock: Superblock, options: &FormatOptions) -> Superblock {
+    let Some(map) = options.map else { return superblock };
+    let max_entries = max_map_entries(superblock.geometry.page_bytes());
+    let map_entries = map.entries.unwrap_or(max_entries).clamp(1, max_entries);
+    Superblock { map_entries, map_memory_bytes: map.memory_bytes, ..superblock }
+}
+
 fn limit_pages_with(
     geometry: &Geometry,
     options: &FormatOptions,
@@ -83,15 +89,34 @@ fn limit_pages_with(
 ) -> Result<u32, VolumeError> {
     let geometry = &options.store.geometry(geometry)?;
     let layout = Layout::new(geometry, u64::from(geometry.pages()))?;
-    let superblock = options.store.superblock(geometry, ClientKind::Disk, placement);
+    let mut superblock = with_map(options.store.superblock(geometry, ClientKind::Disk, placement), options);
     let config = config(&superblock, &layout)?;
-    let streams = u32::from(placement.streams()) + u32::from(config.read_only_stream);
-    let limit = config.limit_pages(geometry, streams).map_err(margay_ftl::FtlError::from)?;
-    let own = OwnPages::new(limit, geometry.page_bytes());
+    let streams = u32::from(placement.streams()) + u32::from(config.more_streams());
+    let limit = config.limit_pages(geometry, streams).map_err(FtlError::from)?;
+    superblock.exported_pages = limit;
+    let own = OwnPages::of(&superblock);
     Ok(limit.saturating_sub(own.owners() - limit))
 }
 
+/// The least memory that the map of a disk with these options can have on flash, in bytes.
+///
+/// # Errors
+/// The options do not fit the device.
+pub fn min_map_memory_bytes(geometry: &Geometry, options: &FormatOptions) -> Result<u64, VolumeError> {
+    let geometry = options.store.geometry(geometry)?;
+    Ok(min_map_bytes(OwnPages::of(&superblock_of(&geometry, options)?)))
+}
+
 fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock, VolumeError> {
+    let superblock = superblock_of(geometry, options)?;
+    let (memory_bytes, min_bytes) = (superblock.map_memory_bytes, min_map_bytes(OwnPages::of(&superblock)));
+    match superblock.map_entries > 0 && memory_bytes < min_bytes {
+        true => Err(VolumeError::MapMemory { memory_bytes, min_bytes }),
+        false => Ok(superblock),
+    }
+}
+
+fn superblock_of(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock, VolumeError> {
     let limit = limit_pages(geometry, options)?;
     let exported_pages = options.exported_pages.unwrap_or((u64::from(geometry.pages()) * 9 / 10) as u32);
     if exported_pages > limit || exported_pages == 0 {
@@ -109,7 +134,7 @@ fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock
         limit_pages_with(geometry, options, placement).is_ok_and(|limit| exported_pages <= limit)
     };
     let placement = placements(options).find(has_room).expect("the last one has room");
-    let superblock = options.store.superblock(geometry, ClientKind::Disk, &placement);
+    let superblock = with_map(options.store.superblock(geometry, ClientKind::Disk, &placement), options);
     Ok(Superblock { exported_pages, read_only_ranges, ..superblock })
 }
 
@@ -128,13 +153,64 @@ fn check_ranges(ranges: &[(u32, u32)], exported_pages: u32, page_bytes: u32) -> 
 
 impl<F: Flash> Disk<F> {
     /// Formats a device: all that is on it is lost. Segments that cannot be erased are retired. Fails, with the device as it
-    /// was, if the options do not fit it.
+    /// was, if the options do not fit it. If so many segments cannot be erased that what is to be exported has no room, it fails,
+    /// too, and the device is not formatted then.
     pub fn format(device: F, options: &FormatOptions) -> Result<Self, VolumeError> {
         let superblock = superblock(&options.store.geometry(device.geometry())?, options)?;
         let (store, config) = store(device, &superblock)?;
+        let store = store.used_before(options.store.erases.clone());
         let policies = policies(&superblock, &config)?;
-        let (ftl, anchor) = Ftl::format(store, &superblock, config, policies)?;
-        Ok(Self { ftl, anchor, superblock, report: MountReport::default(), read_only: false })
+        let (ftl, anchor) = AnyFtl::format(store, &superblock, config, policies)?;
+        let disk = Self { ftl, anchor, superblock, report: MountReport::default(), read_only: false };
+        match disk.check_room() {
+            Ok(()) => Ok(disk),
+            Err(error) => {
+                disk.unformat()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether what it exports has room beside the segments that are retired.
+    fn check_room(&self) -> Result<(), VolumeError> {
+        let bad = self.ftl.log().retired_segments().len() as u32;
+        let (limit, data_pages) = self.limit_pages()?;
+        let owners = OwnPages::of(&self.superblock).owners();
+        let room = limit.saturating_sub(bad.saturating_mul(data_pages));
+        if bad == 0 || owners <= room {
+            return Ok(());
+        }
+        let exported = self.superblock.exported_pages;
+        let (room, geometry) = (room.saturating_sub(owners - exported), &self.superblock.geometry);
+        Err(VolumeError::TooManyBad {
+            bad,
+            exported_bytes: u64::from(exported) * u64::from(geometry.page_bytes()),
+            limit_bytes: u64::from(room) * u64::from(geometry.page_bytes()),
+            percent: (100.0 * f64::from(room) / f64::from(geometry.pages())).floor(),
+        })
+    }
+
+    /// Leaves nothing on the device that says that it is formatted.
+    fn unformat(mut self) -> Result<(), VolumeError> {
+        let first = (self.ftl.log().device().layout().reserved_segments > 0).then_some(SegmentId(0));
+        let open: Vec<SegmentId> = self.ftl.log().open_segments().map(|(segment, _)| segment).collect();
+        for segment in first.into_iter().chain(open) {
+            match self.ftl.device_mut().erase_for_format(segment) {
+                Ok(()) | Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Store::sync(self.ftl.device_mut())?)
+    }
+
+    /// The greatest number of pages with which cleaning is possible without a retired segment, those of the disk's own
+    /// included; and the data pages of a segment.
+    fn limit_pages(&self) -> Result<(u32, u32), VolumeError> {
+        let (superblock, layout) = (&self.superblock, self.ftl.log().device().layout());
+        let config = config(superblock, layout)?;
+        let streams = u32::from(self.ftl.log().placement().streams()) + u32::from(config.more_streams());
+        let limit = config.limit_pages(&superblock.geometry, streams).map_err(FtlError::from)?;
+        Ok((limit, layout.data_pages(&superblock.geometry)))
     }
 
     /// Opens a device that was formatted before.
@@ -156,12 +232,12 @@ impl<F: Flash> Disk<F> {
         by_checkpoint: bool,
     ) -> Result<Self, VolumeError> {
         let read_only = read_only || superblock.is_read_only_to_us();
-        let (mut store, config) = store(device, &superblock)?;
-        let loaded = load(&mut store, &superblock, by_checkpoint)?;
-        let report = loaded.report.clone();
+        let (store, config) = store(device, &superblock)?;
         let policies = policies(&superblock, &config)?;
-        let (ftl, anchor) = Ftl::mount(store, &superblock, config, policies, loaded, read_only)?;
-        Ok(Self { ftl, anchor, superblock, report, read_only })
+        let (ftl, anchor, report) = AnyFtl::open(store, &superblock, config, policies, by_checkpoint, read_only)?;
+        // Nothing may be written to what has no anchor.
+        let read_only = anchor.is_none();
+        Ok(Self { ftl, anchor: anchor.unwrap_or_default(), superblock, report, read_only })
     }
 
     /// What opening it found and cost.
@@ -174,14 +250,29 @@ impl<F: Flash> Disk<F> {
         &self.superblock
     }
 
-    /// Whether it was opened for reading only.
+    /// Whether it was opened for reading only, or so much of the device has failed that it cannot be written safely.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
+    /// Segments that may still fail for good before what the disk exports finds no room any more. Then it can only be read.
+    pub fn reserve_segments(&self) -> u32 {
+        let Ok((limit, data_pages)) = self.limit_pages() else { return 0 };
+        let room = limit.saturating_sub(OwnPages::of(&self.superblock).owners()) / data_pages;
+        room.saturating_sub(self.ftl.log().retired_segments().len() as u32)
+    }
+
     /// The translation below, for what it counts.
-    pub fn ftl(&self) -> &Ftl<Formatted<F>> {
-        &self.ftl
+    pub fn ftl(&self) -> Translation<'_, F> {
+        self.ftl.view()
+    }
+
+    /// Where a page is on flash; `None` if it was never written or was trimmed.
+    ///
+    /// # Errors
+    /// There is no such page, or the device fails while the map is read from it.
+    pub fn place(&mut self, lpn: u32) -> Result<Option<Ppn>, VolumeError> {
+        Ok(self.ftl.place(Lpn(lpn))?)
     }
 
     /// The device, for operations that are not the disk's.
@@ -203,14 +294,14 @@ impl<F: Flash> Disk<F> {
         Ok(self.ftl.read(Lpn(lpn), page)?.is_some())
     }
 
-    /// As [`Ftl::read_run`].
+    /// As [`margay_ftl::Ftl::read_run`].
     pub(crate) fn read_run(&mut self, first: u32, pages: &mut [u8]) -> Result<usize, VolumeError> {
         Ok(self.ftl.read_run(Lpn(first), pages)?)
     }
 
-    /// Whether a page was written and not trimmed since.
-    pub fn is_mapped(&self, lpn: u32) -> bool {
-        self.ftl.is_mapped(Lpn(lpn))
+    /// Whether a page was written and not trimmed since. One of which that cannot be found out was.
+    pub fn is_mapped(&mut self, lpn: u32) -> bool {
+        !matches!(self.ftl.place(Lpn(lpn)), Ok(None) | Err(FtlError::OutOfRange { .. }))
     }
 
     /// Writes a page. `now_us` is the time since formatting, in microseconds, as the policies see it; any clock that
@@ -257,7 +348,13 @@ impl<F: Flash> Disk<F> {
 
     /// As [`Disk::stop`], but keeps the disk, which must not be used any more, for what it counts.
     pub fn end(&mut self) -> Result<bool, VolumeError> {
-        if self.read_only { Ok(false) } else { Ok(self.ftl.stop(&mut self.anchor, &self.superblock)?) }
+        if self.read_only {
+            return Ok(false);
+        }
+        let stopped = self.ftl.stop(&mut self.anchor, &self.superblock)?;
+        let retired = self.ftl.log().retired_segments().to_vec();
+        self.ftl.device_mut().give_up(&retired)?;
+        Ok(stopped)
     }
 
     /// Gives the device back as a power cut would leave it.
@@ -266,7 +363,7 @@ impl<F: Flash> Disk<F> {
     }
 
     /// Recomputes every count and compares. O(pages).
-    pub fn audit(&self) -> Result<(), margay_log::AuditError> {
+    pub fn audit(&mut self) -> Result<(), margay_log::AuditError> {
         self.ftl.audit()
     }
 }

@@ -33,6 +33,24 @@ pub enum VolumeError {
         /// The placement.
         placement: alloc::string::String,
     },
+    /// The placement keeps something in memory for each page, which a disk whose map is on flash cannot have.
+    #[error(
+        "the placement '{placement}' keeps something in memory for each page of the flash, which a disk with its map on flash has no memory for: choose one that does not, such as m1, sepgc or dac"
+    )]
+    PlacementKeepsPages {
+        /// The placement.
+        placement: alloc::string::String,
+    },
+    /// The memory for the map is too small.
+    #[error(
+        "the map of this disk cannot do with {memory_bytes} bytes of memory: it needs at least {min_bytes} (for each translation page its place and one change, and three pages)"
+    )]
+    MapMemory {
+        /// What it was to have.
+        memory_bytes: u64,
+        /// What it needs.
+        min_bytes: u64,
+    },
     /// It could not be mounted.
     #[error("{0}")]
     Mount(#[from] MountError),
@@ -71,9 +89,25 @@ pub enum VolumeError {
         /// Capacity of the disk.
         capacity_bytes: u64,
     },
-    /// It was opened for reading.
-    #[error("it is open for reading only")]
+    /// It was opened for reading, or is worn out.
+    #[error(
+        "it is open for reading only, as was asked for, or because too much of the flash has failed to write it safely"
+    )]
     ReadOnly,
+    /// Segments that are bad leave no room for what is to be exported.
+    #[error(
+        "{bad} segments are marked bad or cannot be erased, and what is left has no room for {exported_bytes} bytes: export {limit_bytes} bytes or less, as with --export {percent}%; fewer still leave room for segments that will fail later"
+    )]
+    TooManyBad {
+        /// Segments that cannot be used.
+        bad: u32,
+        /// Bytes asked for.
+        exported_bytes: u64,
+        /// Maximum of bytes that can be exported.
+        limit_bytes: u64,
+        /// That, of the device's bytes, rounded down.
+        percent: f64,
+    },
     /// More is to be exported than the device can hold.
     #[error(
         "{exported_bytes} bytes cannot be exported: the device holds {raw_bytes} bytes, of which at most {limit_bytes} can be ({percent:.1} %)"
@@ -105,7 +139,7 @@ impl VolumeError {
     pub fn of_device(&self) -> Option<FlashError> {
         let of_log = |error: &LogError| match error {
             LogError::Flash(error) => Some(*error),
-            LogError::Config(_) | LogError::NoSpace { .. } => None,
+            LogError::Config(_) | LogError::NoSpace { .. } | LogError::OwnerUnknown { .. } => None,
         };
         match self {
             Self::Flash(error) | Self::NotFormatted(FindError::Flash(error)) => Some(*error),

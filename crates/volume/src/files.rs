@@ -37,6 +37,9 @@ pub struct OpenedFiles<F> {
     pub problems: Vec<Problem>,
     /// It was opened for reading only although writing was asked for, so that nothing more is lost.
     pub has_losses: bool,
+    /// Whether it was opened for reading only because the device is worn out: no segment can be erased for what a mount
+    /// has to write.
+    pub is_worn_out: bool,
 }
 
 fn superblock(geometry: &Geometry, options: &FilesFormatOptions) -> Result<Superblock, VolumeError> {
@@ -51,7 +54,7 @@ fn superblock(geometry: &Geometry, options: &FilesFormatOptions) -> Result<Super
 /// fit it.
 pub fn format_files<F: Flash>(device: F, options: &FilesFormatOptions) -> Result<Files<F>, VolumeError> {
     let superblock = superblock(&options.store.geometry(device.geometry())?, options)?;
-    let store = formatted(device, &superblock, owners())?;
+    let store = formatted(device, &superblock, owners())?.used_before(options.store.erases.clone());
     let config = config(&superblock, store.layout())?;
     let policies = policies(&superblock, &config)?;
     Ok(Fs::format(store, &superblock, config, policies)?)
@@ -92,7 +95,8 @@ pub fn open_files<F: Flash>(mut device: F, options: &FilesOpenOptions) -> Result
     let read_only = options.read_only || is_damaged || superblock.is_read_only_to_us();
     let policies = policies(&superblock, &config)?;
     let files = Fs::mount(store, &superblock, config, policies, found, read_only)?;
-    Ok(OpenedFiles { files, problems, has_losses: is_damaged && !options.read_only })
+    let is_worn_out = files.is_read_only() && !read_only;
+    Ok(OpenedFiles { files, problems, has_losses: is_damaged && !options.read_only, is_worn_out })
 }
 
 /// Looks into every segment and reads every page in use of a file system. Changes nothing.

@@ -21,29 +21,37 @@ mod check;
 mod disk;
 mod error;
 mod files;
+mod health;
+mod history;
 #[cfg(feature = "std")]
 mod metrics;
 mod options;
 mod repair;
 mod salvage;
 mod torn;
+mod translation;
 
 use alloc::boxed::Box;
 #[cfg(feature = "std")]
 pub use bytes::{Status, Volume};
 pub use check::{CheckReport, DumpedPage, DumpedSegment, check, dump_segment};
-pub use disk::{Disk, find, limit_pages};
+pub use disk::{Disk, find, limit_pages, min_map_memory_bytes};
 pub use error::VolumeError;
 pub use files::{Files, OpenedFiles, check_files, format_files, open_files};
+pub use health::Health;
+pub use history::{History, history};
 pub use margay_flash as flash;
 use margay_flash::Flash;
 pub use margay_fs as fs;
+pub use margay_ftl::MapCounters;
 pub use margay_log::Hint;
 #[cfg(feature = "std")]
 pub use metrics::{Metrics, prometheus};
-pub use options::{FilesFormatOptions, FilesOpenOptions, FormatOptions, OpenOptions, StoreOptions};
+pub use options::{FilesFormatOptions, FilesOpenOptions, FormatOptions, MapOnFlash, OpenOptions, StoreOptions};
 pub use repair::{DiskRepair, FilesRepair, LostFile, repair_disk, repair_files};
 pub use salvage::{Part, note_range, read_parts};
+
+pub use translation::Translation;
 
 /// Any device: code that uses it is compiled once, whatever devices there are.
 pub type AnyFlash = Box<dyn Flash + Send>;

@@ -7,7 +7,7 @@ use margay_log::{Config, Policies};
 use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Sizing};
 
 /// What disks and file systems are formatted with alike.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StoreOptions {
     /// Selection policy.
     pub selection: SelectionSpec,
@@ -26,6 +26,11 @@ pub struct StoreOptions {
     /// Accept half of the capacity, and two programs for each page, on a device that has neither a spare area of 64 usable
     /// bytes a page nor bytes that can be programmed one by one. Without this, formatting such a device is an error.
     pub pair_pages: bool,
+    /// Erases that a segment endures, as its maker says, for [`crate::Health`]; 0 if that is not known.
+    pub endurance_erases: u32,
+    /// Erases of each segment so far, by number, as [`crate::history`] finds them on a device that was formatted before: they
+    /// are counted on. Empty for a new device.
+    pub erases: Vec<u32>,
 }
 
 impl StoreOptions {
@@ -39,6 +44,8 @@ impl StoreOptions {
             uuid: [0; 16],
             created_s: 0,
             pair_pages: false,
+            endurance_erases: 0,
+            erases: Vec::new(),
         }
     }
 
@@ -65,6 +72,9 @@ impl StoreOptions {
             placement: placement.to_string(),
             leveling: self.leveling.to_string(),
             read_only_ranges: Vec::new(),
+            endurance_erases: self.endurance_erases,
+            map_entries: 0,
+            map_memory_bytes: 0,
         }
     }
 }
@@ -80,6 +90,44 @@ pub struct FormatOptions {
     pub exported_pages: Option<u32>,
     /// Exported pages that hold read-only data: first page and count.
     pub read_only_ranges: Vec<(u32, u32)>,
+    /// The map is on flash, and a part of it in memory; `None` for all of it in memory.
+    pub map: Option<MapOnFlash>,
+}
+
+/// A map that is on flash, because it would take too much memory: 8 bytes for each page of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapOnFlash {
+    /// Bytes of memory for the map.
+    pub memory_bytes: u64,
+    /// Entries of a translation page; `None` for as many as a page has room for.
+    pub entries: Option<u32>,
+}
+
+impl MapOnFlash {
+    /// A map on flash with so many bytes of memory.
+    pub const fn new(memory_bytes: u64) -> Self {
+        Self { memory_bytes, entries: None }
+    }
+
+    /// What a superblock says of it; `None` if all of the map is in memory.
+    pub const fn of(superblock: &Superblock) -> Option<Self> {
+        match superblock.map_entries {
+            0 => None,
+            entries => Some(Self { memory_bytes: superblock.map_memory_bytes, entries: Some(entries) }),
+        }
+    }
+}
+
+impl FormatOptions {
+    /// The defaults for a disk whose map is on flash: policies that keep nothing for each page.
+    pub fn with_map(map: MapOnFlash) -> Self {
+        Self {
+            store: StoreOptions::new("cost-benefit"),
+            placement: PlacementSpec::known("sepgc"),
+            map: Some(map),
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for FormatOptions {
@@ -89,12 +137,13 @@ impl Default for FormatOptions {
             placement: PlacementSpec::known("lifetime"),
             exported_pages: None,
             read_only_ranges: Vec::new(),
+            map: None,
         }
     }
 }
 
 /// How a file system is formatted.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FilesFormatOptions {
     /// Policies, marks and identity.
     pub store: StoreOptions,
@@ -167,14 +216,18 @@ pub(crate) fn override_policies(
 
 /// How the log uses a device in margay's format.
 pub(crate) fn config(superblock: &Superblock, layout: &Layout) -> Result<Config, VolumeError> {
+    // Translation pages fill segments beside those of the host, and one more is kept free for them.
+    let more_free = u32::from(superblock.map_entries > 0);
     Ok(Config {
         header_pages: layout.header_pages,
         summary_pages: layout.summary_pages,
         reserved_segments: layout.reserved_segments,
         max_pages_per_write: superblock.max_pages_per_write.max(1),
-        low_water: superblock.low_water,
-        high_water: superblock.high_water,
+        low_water: superblock.low_water.saturating_add(more_free),
+        high_water: superblock.high_water.saturating_add(more_free),
         read_only_stream: superblock.client == ClientKind::Disk,
+        own_stream: superblock.map_entries > 0,
+        owners_on_flash: superblock.map_entries > 0,
         leveling: superblock.leveling.parse()?,
     })
 }
@@ -195,10 +248,14 @@ pub(crate) fn policies(superblock: &Superblock, config: &Config) -> Result<Polic
         ClientKind::FileSystem => Policies::for_files(selection, superblock.placement.parse()?, sizing),
         _ => Policies::new(selection, superblock.placement.parse()?, sizing),
     };
-    match policies.placement.is_oracle() {
-        true => Err(VolumeError::Oracle { placement: superblock.placement.clone() }),
-        false => Ok(policies),
+    let placement = || superblock.placement.clone();
+    if policies.placement.is_oracle() {
+        return Err(VolumeError::Oracle { placement: placement() });
     }
+    if superblock.map_entries > 0 && (policies.placement.keeps_pages() || policies.placement.sorts()) {
+        return Err(VolumeError::PlacementKeepsPages { placement: placement() });
+    }
+    Ok(policies)
 }
 
 /// The device as the log writes to it, for owners up to `owners`.

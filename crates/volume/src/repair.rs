@@ -2,7 +2,10 @@
 
 use crate::disk::{Disk, find};
 use crate::salvage::{Part, note_range, read_parts};
-use crate::{FilesFormatOptions, FilesOpenOptions, FormatOptions, StoreOptions, VolumeError, format_files, open_files};
+use crate::{
+    FilesFormatOptions, FilesOpenOptions, FormatOptions, MapOnFlash, StoreOptions, VolumeError, format_files,
+    open_files,
+};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -25,6 +28,8 @@ fn store_options(superblock: &Superblock) -> Result<StoreOptions, VolumeError> {
         created_s: superblock.created_s,
         // A device that was formatted so once is formatted so again.
         pair_pages: true,
+        endurance_erases: superblock.endurance_erases,
+        erases: Vec::new(),
     })
 }
 
@@ -67,6 +72,7 @@ pub fn repair_disk<F: Flash, T: Flash>(mut from: F, to: T) -> Result<DiskRepair<
         placement: superblock.placement.parse()?,
         exported_pages: Some(superblock.exported_pages),
         read_only_ranges: superblock.read_only_ranges.clone(),
+        map: MapOnFlash::of(&superblock),
     };
     let mut page = vec![0; superblock.geometry.page_bytes() as usize];
     let exported_pages = superblock.exported_pages;

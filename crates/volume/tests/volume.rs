@@ -466,3 +466,23 @@ fn small_devices_are_formatted_with_fewer_streams_and_the_limit_is_reached_exact
     assert_eq!((disk.superblock().placement.as_str(), disk.superblock().exported_pages), ("lifetime:streams=2", limit));
     assert!(matches!(format(24, Some(limit + 1)).1, Err(VolumeError::TooLarge { .. })));
 }
+
+#[test]
+fn a_device_of_another_shape_without_its_anchor_is_told_from_one_that_was_never_formatted() {
+    let mut old = RamFlash::new(nand());
+    Disk::format(&mut old, &FormatOptions { exported_pages: Some(600), ..FormatOptions::default() }).unwrap();
+    // Its first segment is bad, and the driver shows more segments than before.
+    let mut chip = RamFlash::new(Geometry::new(128, 16, 512).unwrap().with_spare(160));
+    let (mut page, mut spare) = ([0; 512], [0; 160]);
+    for ppn in (16..1024).map(Ppn) {
+        old.read(ppn, &mut page, &mut spare).unwrap();
+        if page.iter().chain(&spare).any(|byte| *byte != 0xFF) {
+            chip.program(ppn, &page, &spare).unwrap();
+        }
+    }
+    let error = Disk::open(&mut chip, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("64 segments of 16 pages") && error.contains("128 segments of 16 pages"), "{error}");
+    let mut new = RamFlash::new(nand());
+    let error = Disk::open(&mut new, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("no margay superblock"), "{error}");
+}

@@ -69,7 +69,10 @@ pub struct GeometryArgs {
     /// Accept half the capacity on a device with neither 64 usable spare bytes a page nor byte-by-byte programming: every second page holds the information on the page before it
     #[arg(long)]
     pub pair_pages: bool,
-    /// Format a file that is a flash image already, as it is or with the options above; all data on it is lost
+    /// Number of erases that a segment endures, as its maker says, for what `margay info` says of the life that is left [default: that of the device preset]
+    #[arg(long, value_name = "ERASES", value_parser = clap::value_parser!(u32).range(1..))]
+    pub endurance: Option<u32>,
+    /// Format a file that is a flash image already, as it is or with the options above, or a chip that is not erased; all data on it is lost
     #[arg(long)]
     pub force: bool,
     /// Make the image even if the host's disk has less room than the whole of it: it takes room as it is written, and writes fail once the disk is full
@@ -85,10 +88,10 @@ impl GeometryArgs {
     }
 }
 
-/// Format a file as a flash device that holds a disk.
+/// Format a file, or a chip of raw flash, as a device that holds a disk.
 #[derive(Clone, Debug, Args)]
 pub struct FormatArgs {
-    /// The flash image; it is created, and has its name when it is complete
+    /// The flash image, which is created and has its name when it is complete; or a chip of raw flash (/dev/mtd0)
     pub image: PathBuf,
     #[command(flatten)]
     pub flash: GeometryArgs,
@@ -101,6 +104,9 @@ pub struct FormatArgs {
     /// Cleaning stops when this many segments are free [default: the low-water mark]
     #[arg(long, value_name = "SEGMENTS")]
     pub high_water: Option<u32>,
+    /// Keep the map on flash and only so many bytes of it in memory (4M), for a disk whose map would take too much: it is 8 bytes for each page of the flash. Costs reads and writes; versions that cannot read such a disk say so [default: all of it in memory]
+    #[arg(long, value_name = "BYTES")]
+    pub map_memory: Option<String>,
     #[command(flatten)]
     pub policies: PolicyArgs,
 }
@@ -108,7 +114,7 @@ pub struct FormatArgs {
 /// Serve the disks on flash images over NBD.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
-    /// The flash image of the default export, made by `margay format`
+    /// The flash image or chip (/dev/mtd0) of the default export, formatted by `margay format`
     #[arg(required_unless_present = "export")]
     pub image: Option<PathBuf>,
     /// Another export, as NAME=FILE; may be repeated

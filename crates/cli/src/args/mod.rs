@@ -1,5 +1,6 @@
 //! The command line: what each command takes, and what `--help` and the manual pages say of it.
 
+mod advise;
 mod disk;
 mod experiment;
 mod files;
@@ -10,6 +11,7 @@ mod reproduce;
 mod run;
 mod trace;
 
+pub use advise::AdviseArgs;
 pub use disk::{FormatArgs, GeometryArgs, ServeArgs, exported_pages};
 
 pub use experiment::{FileArgs, Given};
@@ -17,12 +19,13 @@ pub use files::{FsCommand, FsPolicyArgs, MountArgs};
 pub use paging::{VmCommand, VmReplayArgs, VmRunArgs};
 pub use repair::RepairArgs;
 pub use reproduce::ReproduceCommand;
-pub use run::{CompareArgs, GenerateArgs, ReplayArgs, SweepArgs};
+pub use run::{CompareArgs, Engine, GenerateArgs, ReplayArgs, SweepArgs};
 pub use trace::TraceCommand;
 
 use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use margay_host::Existing;
+use margay_lab::lists::ListOf;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -95,7 +98,21 @@ pub enum Command {
     /// Finished points are kept in a file beside the output (its name with .points) and never run again: started anew after
     /// ctrl-C, a crash or a full disk, the sweep goes on, and with more values it runs those that are new. The output has its
     /// name only when all points are finished.
+    ///
+    /// With `--engine dask` the points are run on a cluster of Dask, by the Python package margay (docs/python-cluster.md). Files
+    /// and rows are the same.
     Sweep(SweepArgs),
+    /// Say which policies and how much over-provisioning make the flash last, what each step costs, and how certain that is
+    ///
+    /// `margay advise trace.csv --device nand-mlc --years 5`
+    ///
+    /// `margay advise hot-cold:90/10 --device spi-nor-16mb --per-day 2G --years 10 --over-provisioning 0.07..0.28:0.07`
+    ///
+    /// The usual policies are tried in short runs at two over-provisionings, the best of them at all, with other parameters
+    /// and with leveling; what is then the best is run until it has settled, with several seeds where chance is at work.
+    /// The answer can be no, or that it is not certain. Options are those of `margay replay`; --selection, --placement
+    /// and --over-provisioning narrow the search and take lists and ranges.
+    Advise(AdviseArgs),
     /// Write a generated workload as a trace file
     Generate(GenerateArgs),
     /// Inspect, convert, print and capture traces
@@ -135,20 +152,6 @@ pub enum Command {
         #[command(flatten)]
         force: ForceArg,
     },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ListOf {
-    Selection,
-    Placement,
-    Leveling,
-    Allocators,
-    Schemes,
-    Mappings,
-    Replacements,
-    Workloads,
-    Traces,
-    Devices,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

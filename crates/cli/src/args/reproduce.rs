@@ -12,7 +12,7 @@ pub enum ReproduceCommand {
         #[arg(long, short = 'o', value_name = "FOLDER", default_value = "report")]
         output: PathBuf,
         /// Number of seeds for each cell [default: 8 for fms, 5 for moda]
-        #[arg(long)]
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
         seeds: Option<u32>,
         /// The HP trace of fms [default: hplajw-1week.srt.zst in $MARGAY_TRACES or ../shared/traces]
         #[arg(long, value_name = "FILE")]
@@ -41,7 +41,7 @@ pub enum ReproduceCommand {
     /// The Flash Memory Server study (Chiang and Chang 1999): tables 4 and 6, figures 12 to 18
     Fms {
         /// Number of seeds for each cell
-        #[arg(long, default_value_t = 8)]
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
         seeds: u32,
         /// Folder for the page (.html), tables (.csv) and plots (.svg)
         #[arg(long, default_value = "out/fms")]
@@ -64,7 +64,7 @@ pub enum ReproduceCommand {
     /// The MODA study of page allocation in file systems (Baek et al. 2007): equations 2 and 3, table 1, figures 3, 4, 9 to 11
     Moda {
         /// Number of seeds for each cell
-        #[arg(long, default_value_t = 5)]
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         seeds: u32,
         /// Folder for the page (.html), tables (.csv) and plots (.svg)
         #[arg(long, default_value = "out/moda")]
@@ -104,7 +104,7 @@ pub enum ReproduceCommand {
     /// The league of placements and selections: FEMU's tutorials, SepBIT's synthetic workloads scaled down
     League {
         /// Number of seeds for each cell
-        #[arg(long, default_value_t = 3)]
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
         seeds: u32,
         /// Folder for the page (.html), tables (.csv) and plots (.svg)
         #[arg(long, default_value = "out/league")]

@@ -2,7 +2,7 @@
 
 use super::grid::GridArgs;
 use super::{FileArgs, ForceArg, OutputArgs};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use margay_lab::Settings;
 use margay_trace::Format;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub struct ReplayArgs {
     #[serde(flatten)]
     pub settings: Settings,
     /// Run with this many seeds, from --seed on; the report has means and 95 % intervals [default: 1]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub seeds: Option<u32>,
     /// Number of threads, for several seeds [default: one for each core]
     #[arg(long, short = 'j', value_name = "THREADS")]
@@ -47,7 +47,7 @@ pub struct ReplayArgs {
 #[serde(default, rename_all = "kebab-case")]
 pub struct ManyArgs {
     /// Run everything with this many seeds, from --seed on [default: 5 where workload or policy is random]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub seeds: Option<u32>,
     /// Number of threads [default: one for each core]
     #[arg(long, short = 'j', value_name = "THREADS")]
@@ -76,6 +76,17 @@ pub struct CompareArgs {
     pub file: FileArgs,
 }
 
+/// What runs the points of a sweep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// The cores of this machine
+    #[default]
+    Local,
+    /// A cluster of Dask, by the Python package margay
+    Dask,
+}
+
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct SweepArgs {
@@ -89,6 +100,12 @@ pub struct SweepArgs {
     #[arg(long)]
     #[serde(skip)]
     pub restart: bool,
+    /// What runs the points [default: local]
+    #[arg(long, value_enum)]
+    pub engine: Option<Engine>,
+    /// The scheduler of a cluster of Dask, such as tcp://10.0.0.1:8786, or its file [default: a cluster of this machine]
+    #[arg(long, value_name = "ADDRESS")]
+    pub scheduler: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
     pub output: OutputArgs,

@@ -1,10 +1,11 @@
-//! Devices in image files: whether this machine can hold what they need, and how far a scan of one has come.
+//! Devices, in image files and chips: whether this machine can hold what they need, and how far a scan of one has come.
 
-use crate::failure::{Failure, of_image};
+use crate::failure::{Failure, of_chip, of_image};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use margay_host::memory_bytes;
-use margay_media::ImageFlash;
+use margay_media::{ChipStats, ImageFlash, MtdFlash};
+use margay_volume::AnyFlash;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,16 +63,35 @@ impl Drop for Progress {
     }
 }
 
+/// Opens the chip of a character device, or else an image. With `without_sync`, syncs of an image do not wait for the host's disk.
+pub fn open_flash(path: &Path, read_only: bool, without_sync: bool) -> Result<AnyFlash, Failure> {
+    Ok(open_with_stats(path, read_only, without_sync)?.0)
+}
+
+/// The same, and what the driver of a chip has counted until then; `None` for an image, or where it does not count.
+pub fn open_with_stats(
+    path: &Path,
+    read_only: bool,
+    without_sync: bool,
+) -> Result<(AnyFlash, Option<ChipStats>), Failure> {
+    if MtdFlash::is_device(path) {
+        let chip = MtdFlash::open(path, read_only).map_err(|error| of_chip(path, &error))?;
+        let stats = chip.stats().ok();
+        return Ok((Box::new(chip), stats));
+    }
+    let image = ImageFlash::open(path, read_only).map_err(|error| of_image(path, &error))?;
+    Ok((Box::new(if without_sync { image.without_sync() } else { image }), None))
+}
+
 /// A layer that shows, on a terminal, which segment is read or erased.
-#[derive(Debug)]
 pub struct Watched {
-    device: ImageFlash,
+    device: AnyFlash,
     shown: Arc<Shown>,
 }
 
 impl Watched {
     /// Watches a device until the progress is dropped. `what` says what is done, as in `reading flash.img`.
-    pub fn new(device: ImageFlash, what: String) -> (Self, Progress) {
+    pub fn new(device: AnyFlash, what: String) -> (Self, Progress) {
         let segments = device.geometry().segments();
         let bar = ProgressBar::with_draw_target(Some(segments.into()), ProgressDrawTarget::hidden()).with_message(what);
         let template = "{elapsed_precise} {wide_bar} {msg}, segment {human_pos} of {human_len}, {eta} left";
@@ -81,16 +101,20 @@ impl Watched {
         (Self { device, shown: Arc::clone(&shown) }, Progress(shown))
     }
 
-    /// Opens an image and watches what opening what is on it reads.
+    /// Opens an image or a chip and watches what opening what is on it reads.
     pub fn open(image: &Path, read_only: bool, bytes_per_page: u64) -> Result<(Self, Progress), Failure> {
-        let device = ImageFlash::open(image, read_only).map_err(|error| of_image(image, &error))?;
-        Self::checked(image, device, bytes_per_page)
+        Self::checked(image, open_flash(image, read_only, false)?, bytes_per_page)
     }
 
-    /// Watches an image that is open, if there is memory for it.
-    pub fn checked(image: &Path, device: ImageFlash, bytes_per_page: u64) -> Result<(Self, Progress), Failure> {
+    /// Watches what is open, if there is memory for it.
+    pub fn checked(image: &Path, device: AnyFlash, bytes_per_page: u64) -> Result<(Self, Progress), Failure> {
         check_memory(image, device.geometry(), bytes_per_page)?;
         Ok(Self::new(device, format!("reading {}", image.display())))
+    }
+
+    /// The device without the display.
+    pub fn into_device(self) -> AnyFlash {
+        self.device
     }
 
     fn at(&self, segment: u32) {
@@ -141,5 +165,5 @@ impl Flash for Watched {
         self.device.program_part(ppn, offset_bytes, bytes)
     }
 
-    margay_flash::pass_on!(device: has_payload, sync, shortcuts, is_cached, void_page, mark, set_mark);
+    margay_flash::pass_on!(device: retire, has_payload, sync, shortcuts, is_cached, void_page, mark, set_mark);
 }

@@ -1,9 +1,10 @@
 //! `margay fs`: work on the file system of an image without mounting it.
 
 use crate::args::FsCommand;
-use crate::args::{FsPolicyArgs, RepairArgs};
-use crate::commands::device::{FILES_MEMORY, Watched};
-use crate::commands::format::on_image;
+use crate::args::{FsPolicyArgs, GeometryArgs, RepairArgs};
+use crate::commands::device::{FILES_MEMORY, Watched, open_with_stats};
+use crate::commands::format::{endurance, on_image};
+use crate::commands::health;
 use crate::commands::inspect::{print_damaged, problems, really_damaged};
 use crate::commands::repair::Repaired;
 use crate::commands::{fs_copy as copying, fs_list as listing};
@@ -12,11 +13,11 @@ use crate::output::{print_bytes, shown};
 use margay_flash::Flash;
 use margay_fs::{Attributes, FsError, NewObject, ObjectKind, ROOT};
 use margay_fuse::{FileSystem, now};
-use margay_media::DeviceSpec;
-use margay_theory::cleaning_cost;
+use margay_lab::cleaning_estimate;
+use margay_media::{ChipStats, DeviceSpec};
 use margay_volume::{
-    AnyFlash, FilesFormatOptions, FilesOpenOptions, Metrics, OpenedFiles, StoreOptions, check_files, format_files,
-    open_files,
+    AnyFlash, FilesFormatOptions, FilesOpenOptions, Health, History, Metrics, OpenedFiles, StoreOptions, check_files,
+    format_files, open_files,
 };
 use std::fmt::Write as _;
 use std::path::Path;
@@ -37,13 +38,20 @@ pub fn report_problems(opened: &OpenedFiles<AnyFlash>) {
     if opened.has_losses {
         tracing::error!("some of it is lost: opened for reading only, so that nothing more is; see --accept-losses");
     }
+    if opened.is_worn_out {
+        tracing::error!(
+            "the device is worn out: {} segments are retired and nothing can be written any more; opened for reading only, \
+             so copy its files to another",
+            opened.files.retired_segments()
+        );
+    }
 }
 
 pub fn run(command: FsCommand) -> Result<(), Failure> {
     match command {
         FsCommand::Format { image, flash, low_water, high_water, policies } => {
-            on_image(&image, &flash, FILES_MEMORY, |device| {
-                make(&image, device, &policies, low_water, high_water, flash.pair_pages)
+            on_image(&image, &flash, FILES_MEMORY, |device, history| {
+                make(&image, (device, history), &policies, (low_water, high_water), &flash)
             })
         }
         FsCommand::Ls { image, path, recursive, raw } => listing::list(&image, &path, recursive, raw),
@@ -68,13 +76,18 @@ pub(super) fn at(image: &Path, path: &str, error: &FsError) -> Failure {
 }
 
 pub(super) fn opened(image: &Path, read_only: bool) -> Result<Files, Failure> {
-    let (device, _progress) = Watched::open(image, read_only, FILES_MEMORY)?;
+    Ok(opened_with_stats(image, read_only)?.0)
+}
+
+fn opened_with_stats(image: &Path, read_only: bool) -> Result<(Files, Option<ChipStats>), Failure> {
+    let (device, stats) = open_with_stats(image, read_only, false)?;
+    let (device, _progress) = Watched::checked(image, device, FILES_MEMORY)?;
     let options = FilesOpenOptions { read_only, ..FilesOpenOptions::default() };
     let opened = open_files(Box::new(device) as AnyFlash, &options).map_err(|error| of_volume(image, &error))?;
     report_problems(&opened);
     let mut files = opened.files;
     files.set_time(now());
-    Ok(files)
+    Ok((files, stats))
 }
 
 /// Makes a change to an image. The file system is stopped cleanly even if the change fails.
@@ -98,11 +111,10 @@ pub(super) fn parent_of(fs: &Files, image: &Path, path: &str) -> Result<(u32, Ve
 
 fn make(
     image: &Path,
-    device: Watched,
+    (device, history): (Watched, History),
     policies: &FsPolicyArgs,
-    low_water: u32,
-    high_water: Option<u32>,
-    pair_pages: bool,
+    (low_water, high_water): (u32, Option<u32>),
+    flash: &GeometryArgs,
 ) -> Result<String, Failure> {
     let geometry = *device.geometry();
     let defaults = FilesFormatOptions::default();
@@ -114,7 +126,9 @@ fn make(
         high_water: high_water.unwrap_or(low_water),
         uuid: *uuid::Uuid::new_v4().as_bytes(),
         created_s: u64::try_from(now().secs).unwrap_or(0),
-        pair_pages,
+        pair_pages: flash.pair_pages,
+        endurance_erases: endurance(flash, &history)?,
+        erases: history.erases,
     };
     let options = FilesFormatOptions { store, allocator: policies.allocator.unwrap_or(defaults.allocator) };
     let mut fs = format_files(device, &options).map_err(|error| of_volume(image, &error))?;
@@ -182,13 +196,17 @@ fn stat(image: &Path, path: &str, json: bool) -> Result<(), Failure> {
 }
 
 fn state(image: &Path, json: bool) -> Result<(), Failure> {
-    let fs = opened(image, true)?;
+    let (fs, stats) = opened_with_stats(image, true)?;
     let (m, room) = (Metrics::of(&fs), fs.room());
     let superblock = fs.superblock().expect("an image has one");
     let (geometry, report) = (superblock.geometry, fs.mount_report());
     let uuid = uuid::Uuid::from_bytes(superblock.uuid);
+    let (log, now_s) = (fs.log(), u64::try_from(now().secs).unwrap_or(0));
+    let life = Health::new(superblock, log.segments(), log.now().writes, log.seq(), now_s);
+    let age_s = (superblock.created_s > 0).then(|| now_s.saturating_sub(superblock.created_s));
     if json {
         let value = serde_json::json!({
+            "health": health::json(&life, None, stats.as_ref()),
             "uuid": uuid.to_string(), "segments": geometry.segments(), "pages_per_segment": geometry.pages_per_segment(),
             "page_bytes": geometry.page_bytes(), "selection": superblock.selection, "allocator": superblock.placement,
             "leveling": superblock.leveling, "from_checkpoint": report.from_checkpoint, "mount_reads": report.reads,
@@ -202,7 +220,7 @@ fn state(image: &Path, json: bool) -> Result<(), Failure> {
     }
     let page = u64::from(room.page_bytes);
     let how = if report.from_checkpoint { "from the checkpoint of a clean stop" } else { "no clean stop: mount scan" };
-    let text = format!(
+    let mut text = format!(
         "file system          {uuid}
 flash                {} segments of {} pages of {} + {} bytes
 policies             {} + {}, leveling {}
@@ -212,8 +230,6 @@ room                 {} of {} bytes free
 memory               {} bytes for objects, {} for the log
 state                utilization {:.1} %, invalidity {:.1} %, uniformity {:.1} %
 cost of cleaning all {:.0} erases, {:.0} copies (MODA paper, eq. 2)
-erase counts         {} to {}
-retired segments     {}
 ",
         geometry.segments(),
         geometry.pages_per_segment(),
@@ -235,10 +251,10 @@ retired segments     {}
         100.0 * m.uniformity,
         m.to_clean.erases,
         m.to_clean.copies,
-        fs.log().segments().erases.iter().min().unwrap_or(&0),
-        m.max_erases,
-        m.retired_segments,
     );
+    for (name, said) in health::lines(&life, None, age_s, stats.as_ref()) {
+        let _ = writeln!(text, "{name:<20} {said}");
+    }
     print_bytes(text.as_bytes())
 }
 
@@ -297,23 +313,11 @@ fn clean(image: &Path) -> Result<(), Failure> {
 }
 
 fn model(u: f64, i: f64, p: f64, device: &str, segments: Option<u32>) -> Result<(), Failure> {
-    let device = DeviceSpec::load(device)?;
-    let segments = segments.unwrap_or(device.segments);
-    let pages = device.pages_per_segment - device.header_pages - device.summary_pages;
-    let cost = cleaning_cost(u, i, p, segments.into(), pages.into())?;
-    let timing = &device.timing;
-    let seconds = (cost.erases * timing.erase_us + cost.copies * timing.copy_us()) * 1e-6;
-    say!("{}, {segments} segments of {pages} data pages", device.name);
-    say!("erases   {:.1}\ncopies   {:.1}\ntime     {seconds:.3} s", cost.erases, cost.copies);
-    match &device.energy {
-        Some(energy) => {
-            let uj = cost.erases * energy.erase_uj + cost.copies * (energy.read_uj + energy.program_uj);
-            say!("energy   {:.3} mJ", uj * 1e-3);
-        }
-        None => say!(
-            "energy   {:.3} mJ (eq. 3 with the constants of the paper, because this device states none)",
-            cost.energy_mj(device.page_bytes.into(), device.pages_per_segment.into())
-        ),
-    }
+    let cost = cleaning_estimate([u, i, p], &DeviceSpec::load(device)?, segments)?;
+    say!("{}, {} segments of {} data pages", cost.device, cost.segments, cost.data_pages_per_segment);
+    say!("erases   {:.1}\ncopies   {:.1}\ntime     {:.3} s", cost.erases, cost.copies, cost.time_s);
+    let note =
+        if cost.has_energy { "" } else { " (eq. 3 with the constants of the paper, because this device states none)" };
+    say!("energy   {:.3} mJ{note}", cost.energy_mj);
     Ok(())
 }

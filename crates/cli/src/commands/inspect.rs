@@ -1,6 +1,7 @@
 //! `margay info`, `check` and `dump`, which open an image read-only.
 
-use super::device::{DISK_MEMORY, Progress, Watched};
+use super::device::{DISK_MEMORY, Progress, Watched, open_with_stats};
+use super::health;
 use super::repair::Repaired;
 use crate::args::RepairArgs;
 use crate::failure::{Failure, of_volume};
@@ -21,7 +22,8 @@ const BARS: u32 = 8;
 
 pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let (device, progress) = device(image)?;
+    let (device, stats) = open_with_stats(image, true, false)?;
+    let (device, progress) = Watched::checked(image, device, DISK_MEMORY)?;
     let volume = Volume::open(device, &options).map_err(|error| of_volume(image, &error))?;
     drop(progress);
     let (status, report) = (volume.status(), volume.mount_report());
@@ -31,6 +33,8 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
     let others = status.lifetime_programs.saturating_sub(status.lifetime_writes);
     let uuid = uuid::Uuid::from_bytes(superblock.uuid);
     let u = status.uniformity;
+    let life = volume.health();
+    let reserve = Some(volume.reserve_segments());
     if json {
         let value = serde_json::json!({
             "uuid": uuid.to_string(), "segments": geometry.segments(), "pages_per_segment": geometry.pages_per_segment(),
@@ -43,6 +47,8 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
             "host_writes": status.lifetime_writes, "programs": status.lifetime_programs, "write_amplification": wa,
             "copies_and_metadata_pages": others, "total_erases": status.lifetime_erases(), "erases": segments.erases, "utilization": u.utilization, "invalidity": u.invalidity,
             "uniformity": u.uniformity, "memory_bytes": status.memory_bytes,
+            "map_memory_bytes": status.map_on_flash.map(|_| superblock.map_memory_bytes),
+            "health": health::json(&life, reserve, stats.as_ref()),
         });
         return print_bytes(format!("{value:#}\n").as_bytes());
     }
@@ -76,6 +82,15 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
     let how = if report.from_checkpoint { "from the checkpoint of a clean stop" } else { "no clean stop: mount scan" };
     line("mounted", format!("{how}: {} reads, {} damaged pages", report.reads, report.damaged.len()));
     line("memory", format!("{} bytes", status.memory_bytes));
+    line(
+        "map",
+        match status.map_on_flash {
+            Some((held, _)) => {
+                format!("on flash, {} bytes of memory for it; {held} of them held now", superblock.map_memory_bytes)
+            }
+            None => "all of it in memory".into(),
+        },
+    );
     line("host page writes", format!("{} since it was formatted", status.lifetime_writes));
     line("pages programmed", format!("{}, {others} of them copies and metadata pages", status.lifetime_programs));
     line("segments erased", status.lifetime_erases().to_string());
@@ -89,7 +104,8 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
             100.0 * u.uniformity
         ),
     );
-    line("retired segments", status.retired_segments.to_string());
+    let age_s = (superblock.created_s > 0).then(|| volume.now_us() / 1_000_000);
+    health::lines(&life, reserve, age_s, stats.as_ref()).into_iter().for_each(|(name, text)| line(name, text));
     text.push('\n');
     text.push_str(&streams(segments));
     text.push('\n');
@@ -125,8 +141,7 @@ fn wear(segments: &Segments) -> String {
         .map(|id| segments.erases[id.index()])
         .collect();
     let (Some(min), Some(max)) = (used.iter().min(), used.iter().max()) else { return String::new() };
-    let mean = used.iter().map(|erases| f64::from(*erases)).sum::<f64>() / used.len() as f64;
-    let mut text = format!("erases               {min} to {max}, mean {mean:.1}\n");
+    let mut text = String::from("segments by erases\n");
     let width = (max - min) / BARS + 1;
     for bar in 0..BARS {
         let (from, to) = (min + bar * width, min + (bar + 1) * width - 1);

@@ -1,11 +1,14 @@
+mod advise;
 mod bench;
 mod compare;
 mod device;
+mod engine;
 mod files;
 mod format;
 mod fs_copy;
 mod fs_list;
 mod generate;
+mod health;
 mod inspect;
 mod model;
 mod mount;
@@ -39,6 +42,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Replay(args) => replay::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Trace(command) => trace::run(command),
         Command::Policies { what, markdown } => policies::run(what, markdown),

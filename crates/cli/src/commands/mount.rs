@@ -1,10 +1,9 @@
 use crate::args::MountArgs;
-use crate::commands::device::{FILES_MEMORY, Watched};
+use crate::commands::device::{FILES_MEMORY, Watched, open_flash};
 use crate::commands::files::report_problems;
-use crate::failure::{Failure, of_image, of_mount, of_volume};
+use crate::failure::{Failure, of_mount, of_volume};
 use crate::logging::Log;
 use margay_fuse::{MountOptions, mount};
-use margay_media::ImageFlash;
 use margay_volume::{AnyFlash, FilesOpenOptions, open_files};
 use std::path::Path;
 
@@ -17,8 +16,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
     if let Some(path) = &args.metrics {
         check_metrics(path)?;
     }
-    let device = ImageFlash::open(&args.image, args.read_only).map_err(|error| of_image(&args.image, &error))?;
-    let device = if args.no_sync { device.without_sync() } else { device };
+    let device = open_flash(&args.image, args.read_only, args.no_sync)?;
     let (device, progress) = Watched::checked(&args.image, device, FILES_MEMORY)?;
     let policies = &args.policies;
     let options = FilesOpenOptions {

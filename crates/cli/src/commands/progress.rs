@@ -107,6 +107,11 @@ impl SweepBar {
         self.bar.finish_and_clear();
     }
 
+    /// The flag that Ctrl-C sets.
+    pub fn interrupted(&self) -> &Arc<AtomicBool> {
+        &self.interrupted
+    }
+
     fn set(&self, point: usize, parts: u64) {
         let before = self.parts[point].swap(parts, Ordering::Relaxed);
         self.bar.inc(parts.saturating_sub(before));

@@ -8,7 +8,7 @@ use crate::output::shown;
 use margay_flash::{Flash, Geometry};
 use margay_fuse::now;
 use margay_host::{Existing, NewFile};
-use margay_media::ImageFlash;
+use margay_media::{ImageFlash, MtdFlash};
 use margay_volume::{CheckReport, LostFile, check, check_files, repair_disk, repair_files};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -37,14 +37,20 @@ impl Repaired {
     pub fn start(image: &Path, geometry: &Geometry, args: &RepairArgs) -> Result<Option<Self>, Failure> {
         let (path, existing) = match &args.repair {
             Some(path) => (path.as_path(), args.force.existing()),
+            None if args.repair_in_place && MtdFlash::is_device(image) => {
+                let problem =
+                    "a chip cannot be replaced; write an image (--repair OUT), format the chip and copy the data back";
+                return Err(Failure::Usage(format!("{}: {problem}", image.display())));
+            }
             None if args.repair_in_place => (image, Existing::ReplaceHeld),
             None => return Ok(None),
         };
         let failed = |error: std::io::Error| Failure::new_file(path, &error);
         let new = NewFile::create(path, existing).map_err(failed)?;
         // A copy takes no more than what the image has come to take.
+        let whole = ImageFlash::file_bytes(geometry);
         let taken = image.metadata().map_or(0, |metadata| metadata.blocks() * 512);
-        check_room(path, &new, taken.min(ImageFlash::file_bytes(geometry)), "")?;
+        check_room(path, &new, if MtdFlash::is_device(image) { whole } else { taken.min(whole) }, "")?;
         let file = new.as_file().try_clone().map_err(failed)?;
         let device = ImageFlash::create_in(file, *geometry).map_err(|error| of_image(path, &error))?.without_sync();
         Ok(Some(Self { path: path.into(), new, device }))

@@ -1,4 +1,4 @@
-use super::compare::{run_all, with_seeds};
+use super::compare::run_all;
 use super::progress;
 use crate::args::{Given, OutputFormat, ReplayArgs};
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     given.save("replay")?;
     let seeds = args.seeds.unwrap_or(1);
     let outcomes = if seeds > 1 {
-        run_all(&with_seeds(&experiment, Some(seeds)), &prepared, args.jobs, args.output.quiet)?
+        run_all(&experiment.with_seeds(Some(seeds)), &prepared, args.jobs, args.output.quiet)?
     } else {
         let bar = progress::bar(args.output.quiet);
         let interrupted = progress::interrupt_flag();

@@ -1,8 +1,7 @@
 use crate::args::ServeArgs;
-use crate::commands::device::{DISK_MEMORY, Watched};
-use crate::failure::{Failure, of_image, of_volume};
+use crate::commands::device::{DISK_MEMORY, Watched, open_flash};
+use crate::failure::{Failure, of_volume};
 use crate::logging::Log;
-use margay_media::ImageFlash;
 use margay_serve::{Limits, Listen, Offer, Options, Outcome, Recording, Stopped};
 use margay_trace::{RecordingWriter, Totals};
 use margay_volume::{OpenOptions, Volume};
@@ -73,7 +72,7 @@ fn open(
     image: &Path,
     record: Option<RecordingWriter>,
 ) -> Result<(Volume, Option<Recording>), Failure> {
-    let device = ImageFlash::open(image, args.read_only).map_err(|error| of_image(image, &error))?;
+    let device = open_flash(image, args.read_only, args.no_sync)?;
     let page_bytes = margay_flash::Flash::geometry(&device).page_bytes();
     let policies = &args.policies;
     let options = OpenOptions {
@@ -84,7 +83,6 @@ fn open(
         max_pages_per_write: policies.max_pages_per_write,
         read_only_ranges: policies.page_ranges(page_bytes),
     };
-    let device = if args.no_sync { device.without_sync() } else { device };
     let (device, progress) = Watched::checked(image, device, DISK_MEMORY)?;
     let opened = match record {
         Some(record) => Recording::open(device, &options, record).map(|(volume, record)| (volume, Some(record))),

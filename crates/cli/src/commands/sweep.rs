@@ -1,15 +1,18 @@
+use super::engine::Cluster;
 use super::progress::SweepBar;
-use crate::args::{Given, OutputFormat, SweepArgs};
+use crate::args::{Engine, Given, OutputFormat, SweepArgs};
 use crate::failure::Failure;
 use crate::output::{self, check_new, records, run_plots, runs, write_file};
 use margay_host::Existing;
+use margay_lab::rows::{self, Row};
 use margay_lab::settings::to_table;
-use margay_lab::sweep::{Journal, Point, Swept, points};
+use margay_lab::sweep::{Journal, Point, Swept, Watcher, points};
 use std::path::{Path, PathBuf};
 use toml::Table;
 
 /// Keys of a table that are options of the sweep and no settings of its points.
-const OPTIONS: [&str; 8] = ["seeds", "jobs", "all", "format", "output", "plot", "force", "quiet"];
+const OPTIONS: [&str; 10] =
+    ["seeds", "jobs", "all", "format", "output", "plot", "force", "quiet", "engine", "scheduler"];
 
 /// The format that a file's name asks for.
 fn format_of(path: &Path) -> Option<OutputFormat> {
@@ -74,25 +77,36 @@ pub fn run(args: &SweepArgs) -> Result<(), Failure> {
         check_new(Some(&path), existing)?;
     }
     check_new(options.output.plot.as_deref(), existing)?;
+    // What cannot run them is known before anything is left on disk.
+    let cluster = match (options.engine.unwrap_or_default(), &options.scheduler) {
+        (Engine::Local, None) => None,
+        (Engine::Local, Some(_)) => {
+            return Err(Failure::Usage("--scheduler names a cluster of Dask: add --engine dask".into()));
+        }
+        (Engine::Dask, scheduler) => Some(Cluster::find(scheduler.clone(), options.many.jobs)?),
+    };
+    given.save("sweep")?;
     let mut journal = Journal::open(&journal_path, options.restart)?;
     // An output with finished points of this sweep beside it is of an earlier run of it, perhaps with fewer values.
     let is_ours = points.iter().any(|point| journal.rows.contains_key(&point.key));
     if !is_ours {
         check_new(Some(&path), existing)?;
     }
-    given.save("sweep")?;
     let threads = options.many.jobs.unwrap_or_else(rayon::current_num_threads);
     let bar = SweepBar::new(&points, options.output.quiet);
-    let swept = margay_lab::sweep::run(&points, &mut journal, threads, &bar);
+    let swept = match &cluster {
+        None => margay_lab::sweep::run(&points, &mut journal, threads, &bar).map_err(Failure::from),
+        Some(cluster) => cluster.run(&points, &mut journal, bar.interrupted(), &|at| bar.ended(at)),
+    };
     bar.finish();
     let swept = swept?;
-    let maps = records::sweep_rows(&points, &swept.rows)?;
+    let maps = rows::of_sweep(&points, &swept.rows)?;
     let done = swept.rows.iter().flatten().count();
     if !swept.is_whole() {
         return Err(unfinished(&points, &swept, done, (&path, format), &journal_path, &maps));
     }
     let replace = if is_ours { Existing::Replace } else { existing };
-    write_file(&path, &records::rows(format, &maps)?, replace)?;
+    write_file(&path, &records::in_format(format, &maps)?, replace)?;
     // What an interruption left is part of the whole now.
     let _ = std::fs::remove_file(partial(&path));
     if let Some(plot) = &options.output.plot {
@@ -117,12 +131,12 @@ fn unfinished(
     done: usize,
     (path, format): (&Path, OutputFormat),
     journal: &Path,
-    maps: &[serde_json::Map<String, serde_json::Value>],
+    maps: &[Row],
 ) -> Failure {
     let mut text = format!("{done} of {} points are finished and kept in {}", points.len(), journal.display());
     if done > 0 {
         let name = partial(path);
-        match records::rows(format, maps).and_then(|bytes| write_file(&name, &bytes, Existing::Replace)) {
+        match records::in_format(format, maps).and_then(|bytes| write_file(&name, &bytes, Existing::Replace)) {
             Ok(()) => text += &format!("; their rows so far are in {}", name.display()),
             Err(error) => text += &format!("; their rows could not be written ({error})"),
         }

@@ -3,10 +3,8 @@ use crate::args::OutputFormat;
 use crate::args::{VmCommand, VmReplayArgs};
 use crate::failure::Failure;
 use crate::output::{self, paging, records};
-use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use margay_lab::{PagingRow, PagingTrace};
-use margay_trace::vm::References;
+use margay_lab::PagingRow;
 use std::sync::atomic::Ordering;
 
 pub fn run(command: VmCommand) -> Result<(), Failure> {
@@ -16,27 +14,17 @@ pub fn run(command: VmCommand) -> Result<(), Failure> {
     }
 }
 
-fn load(args: &VmReplayArgs) -> Result<PagingTrace, Failure> {
-    let references = References::load(&args.trace, &args.load_options()?)?;
-    Ok(PagingTrace {
-        name: args.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into()),
-        xxh3: format!("{:016x}", references.file_hash()),
-        only_written: args.only_written,
-        page_map: args.pages.to_possible_value().map_or_else(String::new, |value| value.get_name().into()),
-        references,
-    })
-}
-
 fn replay(args: &VmReplayArgs) -> Result<(), Failure> {
-    let setups: Vec<_> = args.schemes().into_iter().map(|scheme| args.setup(scheme)).collect::<Result<_, _>>()?;
+    let paging = &args.paging;
+    let setups: Vec<_> = paging.schemes().into_iter().map(|scheme| paging.setup(scheme)).collect::<Result<_, _>>()?;
     output::check_format(args.format, args.output.as_deref())?;
     output::check_new(args.output.as_deref(), args.force.existing())?;
-    let trace = load(args)?;
+    let trace = paging.load()?;
     let stop = interrupt_flag();
     let bar = if args.quiet { ProgressBar::hidden() } else { ProgressBar::new(0) };
     let style = ProgressStyle::with_template("{wide_bar} {human_pos} / {human_len} references, {eta}");
     bar.set_style(style.expect("a correct template"));
-    let each = trace.references.len() as u64 * u64::from(args.passes.max(1));
+    let each = trace.references.len() as u64 * u64::from(paging.passes.max(1));
     bar.set_length(each * setups.len() as u64);
     let mut rows: Vec<PagingRow> = Vec::new();
     for setup in &setups {

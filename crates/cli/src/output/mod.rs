@@ -72,7 +72,7 @@ pub fn write_outcomes(
 ) -> Result<(), Failure> {
     let bytes = match args.format.unwrap_or_default() {
         OutputFormat::Table => table(outcomes).into_bytes(),
-        OutputFormat::Json => records::outcomes_json(outcomes)?,
+        OutputFormat::Json => margay_lab::rows::runs_as_json(outcomes)?.into_bytes(),
         OutputFormat::Csv => records::csv(outcomes)?,
         OutputFormat::Parquet => records::parquet(outcomes)?,
     };

@@ -1,5 +1,6 @@
 //! Rows as a Parquet file: one row group, columns that may be empty, compressed with Zstandard.
 
+use margay_lab::rows::{Kind, Row};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -9,41 +10,15 @@ use parquet::schema::types::Type;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// What the values of a column are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Flag,
-    Count,
-    Fraction,
-}
-
-impl Kind {
-    /// The narrowest kind that holds all values of a column. The kind of a field never depends on the run: JSON keeps a
-    /// fraction that happens to be whole as a fraction.
-    fn of(rows: &[Map<String, Value>], key: &str) -> Self {
-        let values = || rows.iter().filter_map(|row| row.get(key));
-        if values().any(Value::is_string) {
-            Self::Text
-        } else if values().any(Value::is_boolean) {
-            Self::Flag
-        } else if values().any(Value::is_u64) {
-            Self::Count
-        } else {
-            Self::Fraction
-        }
-    }
-
-    fn field(self, name: &str) -> Result<Type, ParquetError> {
-        let (physical, logical) = match self {
-            Self::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            Self::Flag => (Physical::BOOLEAN, None),
-            Self::Count => (Physical::INT64, Some(LogicalType::integer(64, false))),
-            Self::Fraction => (Physical::DOUBLE, None),
-        };
-        let field = Type::primitive_type_builder(name, physical).with_repetition(Repetition::OPTIONAL);
-        field.with_logical_type(logical).build()
-    }
+fn field(kind: Kind, name: &str) -> Result<Type, ParquetError> {
+    let (physical, logical) = match kind {
+        Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        Kind::Flag => (Physical::BOOLEAN, None),
+        Kind::Count => (Physical::INT64, Some(LogicalType::integer(64, false))),
+        Kind::Fraction => (Physical::DOUBLE, None),
+    };
+    let field = Type::primitive_type_builder(name, physical).with_repetition(Repetition::OPTIONAL);
+    field.with_logical_type(logical).build()
 }
 
 /// Writes one column; a missing value is one whose definition level is 0.
@@ -58,10 +33,11 @@ fn put<T: DataType>(
 }
 
 /// The bytes of a Parquet file with these rows. The first row names the columns.
-pub fn file(rows: &[Map<String, Value>]) -> Result<Vec<u8>, ParquetError> {
+pub fn file(rows: &[Row]) -> Result<Vec<u8>, ParquetError> {
     let keys: Vec<&String> = rows.first().into_iter().flat_map(Map::keys).collect();
     let kinds: Vec<Kind> = keys.iter().map(|key| Kind::of(rows, key)).collect();
-    let fields = keys.iter().zip(&kinds).map(|(key, kind)| kind.field(key).map(Arc::new)).collect::<Result<_, _>>()?;
+    let fields =
+        keys.iter().zip(&kinds).map(|(key, kind)| field(*kind, key).map(Arc::new)).collect::<Result<_, _>>()?;
     let schema = Arc::new(Type::group_type_builder("rows").with_fields(fields).build()?);
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
     let mut bytes = Vec::new();

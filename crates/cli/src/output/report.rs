@@ -2,6 +2,7 @@ use super::shown;
 use super::tables::wrapped_at;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{Cell, CellAlignment, Table};
+use margay_lab::span;
 use margay_trace::TraceInfo;
 use std::fmt::Write;
 
@@ -34,15 +35,6 @@ pub(super) fn time_us(us: f64) -> String {
     }
 }
 
-pub(super) fn span_s(s: f64) -> String {
-    match s {
-        s if s < 120.0 => format!("{s:.1} s"),
-        s if s < 7200.0 => format!("{:.1} min", s / 60.0),
-        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
-        s => format!("{:.1} days", s / 86_400.0),
-    }
-}
-
 pub(super) fn maybe(value: Option<f64>, digits: usize) -> String {
     match value {
         None => "-".into(),
@@ -64,7 +56,7 @@ pub fn trace_info(name: &str, info: &TraceInfo) -> String {
         counts.requests, counts.writes, counts.reads, counts.trims, counts.flushes, counts.lines
     );
     line("requests", kinds);
-    line("time", format!("{}, longest gap {}", span_s(info.duration_s), span_s(info.longest_gap_s)));
+    line("time", format!("{}, longest gap {}", span(info.duration_s), span(info.longest_gap_s)));
     line("bytes", format!("{} written, {} read", bytes(info.write_bytes as f64), bytes(info.read_bytes as f64)));
     let sizes = info.write_sizes;
     line(

@@ -1,10 +1,10 @@
 //! Reports on runs of the laboratory: of one, of a comparison, of a sweep.
 
-use super::report::{bytes, maybe, span_s, time_us};
+use super::report::{bytes, maybe, time_us};
 use super::tables::{Column, fitted, wrapped};
 use margay_lab::summary::{Group, advice};
 use margay_lab::sweep::{Point, plain};
-use margay_lab::{Outcome, ResultRow};
+use margay_lab::{Outcome, ResultRow, span};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -122,7 +122,7 @@ pub fn replay(outcomes: &[Outcome]) -> String {
         group.mean(|row| row.uniformity)
     );
     line("state at the end", state, "utilization / invalidity / uniformity");
-    line("flash time", span_s(group.mean(|row| row.flash_s)), "modelled: programs, copies, erases");
+    line("flash time", span(group.mean(|row| row.flash_s)), "modelled: programs, copies, erases");
     let throughput = format!("{}/s", bytes(group.mean(|row| row.throughput_bytes_per_s)));
     line("throughput", throughput, "modelled: host bytes / flash time");
     if row.energy_j.is_some() {
@@ -155,7 +155,7 @@ pub fn replay(outcomes: &[Outcome]) -> String {
         some(|row| row.forecast.tbw_mean, 3)
     );
     line("lifetime, TB written", tbw, "the same three points in time");
-    line("workload spans", span_s(group.mean(|row| row.duration_s)), "in its own time");
+    line("workload spans", span(group.mean(|row| row.duration_s)), "in its own time");
     let speed = format!("{:.2} million host writes/s", group.mean(|row| row.writes_per_s) / 1e6);
     line("replayed in", format!("{:.2} s", group.mean(|row| row.wall_s)), &speed);
     let mut columns: [Vec<String>; 3] = Default::default();

@@ -2,6 +2,7 @@
 
 use crate::LabError;
 use crate::experiment::Experiment;
+use crate::held::HeldTraces;
 use crate::settings::{Settings, from_table};
 use toml::{Table, Value};
 use xxhash_rust::xxh3::xxh3_64;
@@ -111,7 +112,8 @@ fn range(key: &str, text: &str) -> Result<Option<Vec<Value>>, LabError> {
     Ok(Some(values))
 }
 
-fn expanded(key: &str, value: Value) -> Result<Vec<Value>, LabError> {
+/// The values that a list or a range stands for, or the one value.
+pub(crate) fn expanded(key: &str, value: Value) -> Result<Vec<Value>, LabError> {
     match value {
         Value::String(text) => Ok(range(key, &text)?.unwrap_or_else(|| vec![Value::String(text)])),
         Value::Array(values) => {
@@ -144,6 +146,17 @@ fn key_of(experiment: &Experiment, from_trace: bool) -> String {
 /// # Errors
 /// A range is none, a value is not what its setting takes, or a point is impossible; the message names it.
 pub fn points(table: Table, seeds: Option<u32>) -> Result<Vec<Point>, LabError> {
+    points_with(table, seeds, &HeldTraces::default())
+}
+
+/// The same, where `source` can name traces in memory too.
+///
+/// # Errors
+/// Those of [`points`].
+pub fn points_with(table: Table, seeds: Option<u32>, held: &HeldTraces) -> Result<Vec<Point>, LabError> {
+    if seeds == Some(0) {
+        return Err(wrong("seeds", "0", "expected a number of seeds from 1 on"));
+    }
     let mut combinations = vec![(Table::new(), Table::new())];
     let mut seeds_listed = false;
     for (key, value) in table {
@@ -172,7 +185,7 @@ pub fn points(table: Table, seeds: Option<u32>) -> Result<Vec<Point>, LabError> 
             error if varied.is_empty() => error,
             error => LabError::Point { point: name_of(&varied), error: Box::new(error) },
         };
-        let settings = from_table::<Settings>(&all).map_err(of_point)?;
+        let settings = Settings { held: held.clone(), ..from_table(&all).map_err(of_point)? };
         let (experiment, from_trace) = settings.experiment().map_err(of_point)?;
         if !from_trace {
             experiment.exported_pages().map_err(of_point)?;
@@ -251,5 +264,8 @@ mod tests {
         let table: Table = toml::from_str("source = 'random'\nlow-water = ['three']").unwrap();
         let error = points(table, None).unwrap_err().to_string();
         assert!(error.contains("low-water") && error.contains("three"), "{error}");
+        let table: Table = toml::from_str("source = 'random'").unwrap();
+        let error = points(table, Some(0)).unwrap_err().to_string();
+        assert!(error.contains("seeds = 0"), "{error}");
     }
 }

@@ -3,14 +3,15 @@
 mod grid;
 mod journal;
 
-pub use grid::{Point, USUAL_SEEDS, plain, points, split_list, typed};
+pub(crate) use grid::expanded;
+pub use grid::{Point, USUAL_SEEDS, plain, points, points_with, split_list, typed};
 pub use journal::Journal;
 
 use crate::LabError;
 use crate::result::ResultRow;
 use crate::run::{Step, run_prepared};
 use crate::sources::Sources;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -46,28 +47,91 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Forgets finished points of traces that have changed since.
-fn forget_changed(points: &[Point], journal: &mut Journal) {
-    let mut hashes: HashMap<PathBuf, Option<String>> = HashMap::new();
-    for point in points {
-        let Some(row) = journal.rows.get(&point.key) else { continue };
-        let Some(source) = point.settings.source.as_ref().filter(|_| !row.trace_xxh3.is_empty()) else { continue };
+/// What the traces of a sweep hold now. Each is read once.
+#[derive(Debug, Default)]
+struct Traces {
+    hashes: HashMap<PathBuf, Option<String>>,
+}
+
+impl Traces {
+    /// Whether the row of a point is of the trace as it is now.
+    fn are_those_of(&mut self, point: &Point, row: &ResultRow) -> bool {
+        let Some(source) = point.settings.source.as_ref().filter(|_| !row.trace_xxh3.is_empty()) else { return true };
+        if point.settings.held.get(source).is_some() {
+            // Its name has its hash.
+            return true;
+        }
         let path = PathBuf::from(source);
-        let hash = hashes.entry(path.clone()).or_insert_with(|| {
+        let hash = self.hashes.entry(path.clone()).or_insert_with(|| {
             let hash = margay_trace::hash_file(&path).ok();
             hash.map(|hash| format!("{hash:016x}"))
         });
-        if hash.as_ref() != Some(&row.trace_xxh3) {
-            journal.rows.remove(&point.key);
+        hash.as_ref() == Some(&row.trace_xxh3)
+    }
+
+    /// Forgets finished points of traces that have changed since.
+    fn forget_changed(&mut self, points: &[Point], journal: &mut Journal) {
+        for point in points {
+            if journal.rows.get(&point.key).is_some_and(|row| !self.are_those_of(point, row)) {
+                journal.rows.remove(&point.key);
+            }
         }
     }
 }
 
-fn run_point(point: &Point, sources: &Sources, step: &mut dyn FnMut(Step) -> bool) -> Result<ResultRow, LabError> {
+/// Adds finished points that other files hold, which may be being written. Those of traces that have changed since are passed
+/// over, and forgotten.
+///
+/// # Errors
+/// A file is not one of finished points, or of another version, or cannot be read; or the journal cannot be written.
+pub fn gather(points: &[Point], journal: &mut Journal, files: &[PathBuf]) -> Result<(), LabError> {
+    let mut traces = Traces::default();
+    traces.forget_changed(points, journal);
+    for file in files {
+        let rows = Journal::read(file)?;
+        for point in points.iter().filter(|point| rows.contains_key(&point.key)) {
+            if !journal.rows.contains_key(&point.key) && traces.are_those_of(point, &rows[&point.key]) {
+                journal.add(&point.key, &rows[&point.key])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs one point, with traces that were read before. The times of the wall clock in its row are 0.
+///
+/// # Errors
+/// The point cannot be run, or its observer stopped it.
+pub fn run_point(point: &Point, sources: &Sources, step: &mut dyn FnMut(Step) -> bool) -> Result<ResultRow, LabError> {
     let (experiment, prepared) = point.settings.prepare(sources)?;
     let mut row = run_prepared(&experiment, &prepared, step)?.row;
     (row.wall_s, row.writes_per_s) = (0.0, 0.0);
     Ok(row)
+}
+
+/// The numbers of the points that the journal does not hold, equal ones once. Finished points of traces that have changed
+/// since are forgotten first.
+pub fn left(points: &[Point], journal: &mut Journal) -> Vec<usize> {
+    Traces::default().forget_changed(points, journal);
+    let mut seen: HashSet<&str> = HashSet::new();
+    let is_left = |at: &usize| !journal.rows.contains_key(&points[*at].key) && seen.insert(&points[*at].key);
+    (0..points.len()).filter(is_left).collect()
+}
+
+/// What a sweep has come to whose points were run elsewhere and added to the journal.
+///
+/// # Errors
+/// The disk refuses.
+pub fn gathered(
+    points: &[Point],
+    journal: &mut Journal,
+    mut failures: Vec<(usize, LabError)>,
+    is_stopped: bool,
+) -> Result<Swept, LabError> {
+    journal.sync()?;
+    failures.sort_by_key(|(at, _)| *at);
+    let rows = points.iter().map(|point| journal.rows.get(&point.key).cloned()).collect();
+    Ok(Swept { rows, failures, is_stopped })
 }
 
 /// Runs the points that the journal does not hold, on so many threads, and adds each to it when it is finished.
@@ -75,17 +139,10 @@ fn run_point(point: &Point, sources: &Sources, step: &mut dyn FnMut(Step) -> boo
 /// # Errors
 /// The journal cannot be written. What was finished before is in it.
 pub fn run(points: &[Point], journal: &mut Journal, threads: usize, watcher: &dyn Watcher) -> Result<Swept, LabError> {
-    forget_changed(points, journal);
-    let mut first: HashMap<&str, usize> = HashMap::new();
-    let mut left: Vec<usize> = Vec::new();
-    for (at, point) in points.iter().enumerate() {
-        if journal.rows.contains_key(&point.key) || first.contains_key(point.key.as_str()) {
-            watcher.ended(at);
-        } else {
-            first.insert(&point.key, at);
-            left.push(at);
-        }
-    }
+    let left = left(points, journal);
+    let mut runs = vec![false; points.len()];
+    left.iter().for_each(|at| runs[*at] = true);
+    (0..points.len()).filter(|at| !runs[*at]).for_each(|at| watcher.ended(at));
     let threads = threads.clamp(1, left.len().max(1));
     // Points that share a trace follow each other, and no more of them than threads run at a time.
     let sources = Sources::new(threads + 1);
@@ -121,14 +178,17 @@ pub fn run(points: &[Point], journal: &mut Journal, threads: usize, watcher: &dy
             }
         }
     };
-    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    std::thread::scope(|scope| {
+        let spawn = |_: &usize| std::thread::Builder::new().spawn_scoped(scope, work).is_ok();
+        // Where there is no room for more threads, those that there are do it all, and this one if there are none.
+        if (0..threads).take_while(spawn).count() == 0 {
+            work();
+        }
+    });
     let (journal, error) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = error {
         return Err(error);
     }
-    journal.sync()?;
-    let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failures.sort_by_key(|(at, _)| *at);
-    let rows = points.iter().map(|point| journal.rows.get(&point.key).cloned()).collect();
-    Ok(Swept { rows, failures, is_stopped: stop.into_inner() })
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    gathered(points, journal, failures, stop.into_inner())
 }

@@ -45,7 +45,7 @@ struct FutureKnowledge {
 
 /// The host page write with which a page dies; never, if nothing is foretold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Death(u64);
+pub(super) struct Death(u64);
 
 impl Default for Death {
     fn default() -> Self {
@@ -53,9 +53,21 @@ impl Default for Death {
     }
 }
 
+impl Death {
+    /// The death of a page that is written now.
+    pub(super) fn of(subject: Subject, now: Now) -> Self {
+        subject.lifetime().map_or(Self::default(), |writes| Self(now.writes + u64::from(writes)))
+    }
+
+    /// Host page writes until then.
+    pub(super) fn remaining(self, now: Now) -> u64 {
+        self.0.saturating_sub(now.writes)
+    }
+}
+
 impl FutureKnowledge {
     fn class(&self, segments: &Segments, now: Now, death: Death) -> u8 {
-        let remaining = death.0.saturating_sub(now.writes) / u64::from(segments.data_pages);
+        let remaining = death.remaining(now) / u64::from(segments.data_pages);
         let class = if self.is_doubling { u64::from((remaining.saturating_add(1)).ilog2()) } else { remaining };
         class.min(u64::from(self.classes - 1)) as u8
     }
@@ -75,7 +87,7 @@ impl Placement for FutureKnowledge {
     }
 
     fn write(&mut self, segments: &Segments, now: Now, subject: Subject, _: Option<(SegmentId, Death)>) -> (u8, Death) {
-        let death = subject.lifetime().map_or(Death::default(), |writes| Death(now.writes + u64::from(writes)));
+        let death = Death::of(subject, now);
         (self.class(segments, now, death), death)
     }
 

@@ -36,19 +36,36 @@ const ENOUGH: f32 = 2.0;
 /// Classes of pages for each octave of their mean interval: the last interval was about the mean, under half of it, over
 /// twice as long.
 const TRENDS: usize = 3;
+/// With the same for pages that were written in order, after the page before them.
+const KINDS: usize = 2 * TRENDS;
 /// Octaves of intervals.
 const OCTAVES: usize = Known::MEAN_BITS as usize;
-/// The class of pages without a known interval.
-const UNKNOWN: usize = OCTAVES * TRENDS;
-const CLASSES: usize = UNKNOWN + 1;
+/// The class of pages without a known interval, and behind it that of those of them that were written in order.
+const UNKNOWN: usize = OCTAVES * KINDS;
+const CLASSES: usize = UNKNOWN + 2;
+
+/// Pages that are remembered for a write of the page behind them.
+const RECENT: usize = 64;
+/// Streams for regular pages, the last ones of all: of lives under [`SHORT`] device writes, and of longer ones.
+const REGULAR_STREAMS: u8 = 2;
+const SHORT: f64 = 0.5;
+/// Pages written in order are regular if so large a part of them lives equally long, within an octave. Of pages that die by
+/// chance a quarter does.
+const REGULAR_SHARE: f32 = 0.6;
+/// A regular stream has to fill so many segments while the observations have weight (a third of a device write). An open segment
+/// is half empty, and has to be so for the sake of many others.
+const FILLED_SEGMENTS: f32 = 8.0;
+/// Pages of a class that have to be seen before they are taken for regular.
+const SEEN_PAGES: f32 = 32.0;
 
 /// What is known of a page.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     /// Host page writes when the host wrote it, modulo 2^32.
     written: u32,
-    /// From the highest bit: the mean interval between its writes in units of [`Lifetime::shift`] ([`Known::MEAN_BITS`]), the
-    /// trend (2 bits), the number of intervals up to 15 (4 bits). 0 if no interval is known.
+    /// From the highest bit: the mean interval between its writes in units of [`Lifetime::shift`] ([`Known::MEAN_BITS`], the
+    /// lowest of which says instead that it was written in order), the trend (2 bits), the number of intervals up to 15 (4 bits).
+    /// All but that one bit are 0 if no interval is known.
     intervals: u32,
 }
 
@@ -57,22 +74,25 @@ impl Known {
     const TREND_BITS: u32 = 2;
     const MEAN_BITS: u32 = 32 - Self::COUNT_BITS - Self::TREND_BITS;
 
+    const IN_ORDER: u32 = 1 << (Self::COUNT_BITS + Self::TREND_BITS);
+
     fn mean(self) -> u32 {
-        self.intervals >> (32 - Self::MEAN_BITS)
+        (self.intervals & !Self::IN_ORDER) >> (32 - Self::MEAN_BITS)
     }
 
     #[inline]
     fn class(self) -> usize {
-        if self.intervals == 0 {
-            return UNKNOWN;
+        let in_order = usize::from(self.intervals & Self::IN_ORDER != 0);
+        if self.intervals & !Self::IN_ORDER == 0 {
+            return UNKNOWN + in_order;
         }
         let octave = 31 - (self.mean() | 1).leading_zeros() as usize;
         let trend = (self.intervals >> Self::COUNT_BITS & 3) as usize;
-        octave * TRENDS + trend.min(TRENDS - 1)
+        octave * KINDS + in_order * TRENDS + trend.min(TRENDS - 1)
     }
 
-    /// The intervals with one more: the mean of the first, then a mean in which older ones fade, each new one having a
-    /// sixteenth.
+    /// The intervals with one more, of a page that was not written in order: the mean of the first, then a mean in which older
+    /// ones fade, each new one having a sixteenth.
     #[inline]
     fn with(self, interval: u32) -> u32 {
         let interval = interval.min((1 << Self::MEAN_BITS) - 1);
@@ -80,7 +100,7 @@ impl Known {
         let shift = 32 - count.leading_zeros();
         let trend = if count == 0 { 0 } else { u32::from(interval < mean / 2) | u32::from(interval > 2 * mean) << 1 };
         let mean = (mean as i32 + ((interval as i32 - mean as i32) >> shift)).max(0) as u32;
-        mean << (32 - Self::MEAN_BITS) | trend << Self::COUNT_BITS | (count + 1).min(15)
+        mean << (32 - Self::MEAN_BITS) & !Self::IN_ORDER | trend << Self::COUNT_BITS | (count + 1).min(15)
     }
 }
 
@@ -107,6 +127,19 @@ impl Lives {
             self.add(group, (pages / group.written).min(1.0));
         }
     }
+
+    /// The life that most of them have, in host page writes, if it is nearly the same for most.
+    fn regular(&self) -> Option<f64> {
+        if self.written < SEEN_PAGES {
+            return None;
+        }
+        let within_octave = |age: usize| self.died[age] + self.died[age + 1];
+        let ages = 0..octaves::COUNT - 1;
+        let usual = ages.fold(0, |most, age| if within_octave(age) > within_octave(most) { age } else { most });
+        // More deaths than writes: those are of pages written together, long ago.
+        let all = self.written.max(self.died.iter().sum());
+        (within_octave(usual) > REGULAR_SHARE * all).then(|| octaves::start(usual))
+    }
 }
 
 /// Placement by the expected remaining lifetime, for host writes and for copies.
@@ -115,8 +148,12 @@ impl Lives {
 /// mean. For each class it is counted how many pages were written and at which age they died (were written again), so that
 /// for a page of any class and age the median of its remaining life is known. That decides on the stream, at a write
 /// (age 0) and at each copy. A class of which little is known is judged by all pages with such a mean, these by all
-/// pages. The number of streams follows from the segments that can be spared. Times are host page writes modulo 2^32. 8 bytes per
-/// page, 25 KiB of tables. O(1) per page, and a bounded work 16 times per device write. After a power loss intervals and
+/// pages. The number of streams follows from the segments that can be spared.
+///
+/// Pages written in order have classes of their own. Where most of such a class live equally long, as the pages of a log do, they
+/// are written to streams of their own, in which whole segments die together.
+///
+/// Times are host page writes modulo 2^32. 8 bytes per page, 51 KiB of tables. O(1) per page, and a bounded work 16 times per device write. After a power loss intervals and
 /// tables begin anew. docs/design-placement.md has the reasons.
 #[derive(Clone, Debug)]
 struct Lifetime {
@@ -130,6 +167,8 @@ struct Lifetime {
     period: u32,
     learned: u32,
     is_new: bool,
+    /// Owners of pages written lately, each at the place that its lowest bits name.
+    recent: [u64; RECENT],
 }
 
 impl Lifetime {
@@ -144,6 +183,7 @@ impl Lifetime {
             period: (exported_pages / PERIODS_PER_DEVICE_WRITE).max(MIN_PERIOD),
             learned: 0,
             is_new: true,
+            recent: [u64::MAX - 1; RECENT],
         }
     }
 
@@ -152,7 +192,14 @@ impl Lifetime {
     fn learn(&mut self, segments: &Segments) {
         let spare = f64::from(segments.len()) - self.exported / f64::from(segments.data_pages);
         let used = 2 + SPARE_SEGMENTS.iter().filter(|least| spare >= **least).count();
-        let used = used.min(self.max_streams.into());
+        let mut used = used.min(self.max_streams.into());
+        let mut regular = [None; CLASSES];
+        if spare >= SPARE_SEGMENTS[0] && self.max_streams >= 2 + REGULAR_STREAMS {
+            regular = self.regular_streams(segments.data_pages);
+        }
+        if regular.iter().any(Option::is_some) {
+            used = used.min((self.max_streams - REGULAR_STREAMS).into());
+        }
         // The device write is in the middle of the scale.
         let bounds: [f64; MAX_STREAMS as usize - 1] = core::array::from_fn(|stream| {
             let factor = libm::pow(RATIO, stream as f64 + 0.5 - used as f64 / 2.0);
@@ -160,10 +207,11 @@ impl Lifetime {
         });
         let mut all = Lives::NONE;
         self.classes.iter().for_each(|lives| all.add(lives, 1.0));
-        for (octave, streams) in self.streams.chunks_mut(TRENDS).enumerate() {
-            let classes = &self.classes[octave * TRENDS..][..streams.len()];
+        for (octave, streams) in self.streams.chunks_mut(KINDS).enumerate() {
+            let classes = &self.classes[octave * KINDS..][..streams.len()];
             let mut near = Lives::NONE;
             classes.iter().for_each(|lives| near.add(lives, 1.0));
+            let was_seen = near.written > 0.0;
             // The mean interval says more than the lives of all pages while no such page was seen.
             near.lean_on(&all, PRIOR_PAGES.min(near.written));
             let is_unknown = octave == OCTAVES;
@@ -172,16 +220,42 @@ impl Lifetime {
             } else {
                 1.4 * octaves::start(2 * octave) * (1u64 << self.shift) as f64
             };
+            if !was_seen {
+                place(&near, usual, &bounds, &mut streams[0]);
+                let first = streams[0];
+                streams.fill(first);
+                continue;
+            }
             for (lives, streams) in classes.iter().zip(streams) {
                 let mut lives = *lives;
                 lives.lean_on(&near, PRIOR_PAGES);
                 place(&lives, usual, &bounds, streams);
             }
         }
+        // Copies of regular pages are not among those that were written with them, so they go where others of their remaining life go.
+        for (streams, regular) in self.streams.iter_mut().zip(regular) {
+            streams[0] = regular.unwrap_or(streams[0]);
+        }
         for lives in self.classes.iter_mut() {
             lives.written *= KEPT;
             lives.died.iter_mut().for_each(|died| *died *= KEPT);
         }
+    }
+
+    /// The stream of the pages of each regular class that are written, where it is worth a stream.
+    fn regular_streams(&self, data_pages: u32) -> [Option<u8>; CLASSES] {
+        let stream_of =
+            |lives: &Lives| lives.regular().map(|life| self.max_streams - 1 - u8::from(life >= SHORT * self.exported));
+        let mut streams = [None; CLASSES];
+        let mut written = [0.0; MAX_STREAMS as usize];
+        let in_order =
+            (0..CLASSES).filter(|class| if *class < UNKNOWN { class % KINDS >= TRENDS } else { *class > UNKNOWN });
+        for class in in_order {
+            streams[class] = stream_of(&self.classes[class]);
+            streams[class].iter().for_each(|stream| written[usize::from(*stream)] += self.classes[class].written);
+        }
+        let least = FILLED_SEGMENTS * data_pages as f32;
+        streams.map(|stream| stream.filter(|stream| written[usize::from(*stream)] >= least))
     }
 }
 
@@ -229,7 +303,13 @@ impl Placement for Lifetime {
     }
 
     #[inline]
-    fn write(&mut self, segments: &Segments, now: Now, _: Subject, old: Option<(SegmentId, Known)>) -> (u8, Known) {
+    fn write(
+        &mut self,
+        segments: &Segments,
+        now: Now,
+        subject: Subject,
+        old: Option<(SegmentId, Known)>,
+    ) -> (u8, Known) {
         let written = now.writes as u32;
         if written.wrapping_sub(self.learned) >= self.period || self.is_new {
             (self.learned, self.is_new) = (written, false);
@@ -241,9 +321,19 @@ impl Placement for Lifetime {
             self.classes[old.class()].died[octaves::of(age)] += 1.0;
             known.intervals = old.with(age >> self.shift);
         }
+        let before = subject.owner.wrapping_sub(1);
+        if self.recent[before as usize % RECENT] == before {
+            known.intervals |= Known::IN_ORDER;
+        }
+        self.recent[subject.owner as usize % RECENT] = subject.owner;
         let class = known.class();
         self.classes[class].written += 1.0;
         (self.streams[class][0], known)
+    }
+
+    fn trimmed(&mut self, now: Now, known: Known) {
+        let age = (now.writes as u32).wrapping_sub(known.written);
+        self.classes[known.class()].died[octaves::of(age)] += 1.0;
     }
 
     #[inline]
@@ -319,6 +409,22 @@ mod tests {
     }
 
     #[test]
+    fn new_pages_that_are_trimmed_after_a_short_life_are_written_to_an_early_stream() {
+        let (mut policy, segments) = device();
+        let mut pages = alloc::collections::VecDeque::new();
+        let at = |writes| Now { us: 0, writes };
+        for writes in 1..2 * u64::from(EXPORTED) {
+            // Files of other pages each time, none of which is overwritten.
+            let subject = Subject { owner: 5 * writes, ..Subject::default() };
+            pages.push_back(policy.write(&segments, at(writes), subject, None));
+            if pages.len() > 200 {
+                policy.trimmed(at(writes), pages.pop_front().unwrap().1);
+            }
+        }
+        assert!(pages.iter().all(|(stream, _)| *stream == 0), "{pages:?}");
+    }
+
+    #[test]
     fn there_are_two_streams_where_few_segments_can_be_spared_and_more_where_many_can() {
         for (spare, streams) in [(5, 2), (12, 3), (50, 4), (200, 5), (700, 6)] {
             let segments = Segments::new(100 + spare, 100, false);
@@ -337,11 +443,62 @@ mod tests {
         for _ in 0..40 {
             known.intervals = known.with(1000);
         }
-        assert_eq!((known.mean(), known.class()), (1000, 9 * TRENDS));
+        assert_eq!((known.mean(), known.class()), (1000, 9 * KINDS));
         let (short, long) = (known.with(100), known.with(u32::MAX));
         let class = |intervals| Known { written: 0, intervals }.class() % TRENDS;
         assert_eq!((class(short), class(long)), (1, 2));
         assert!((900..1000).contains(&Known { written: 0, intervals: short }.mean()));
+    }
+
+    /// Writes a log over the first half of the pages, and, as often, pages of the other half: each in turn too, but in an order
+    /// without neighbours. Returns the streams of the last writes of the log, and of the others.
+    fn log_and_others(policy: &mut Lifetime, segments: &Segments) -> [alloc::vec::Vec<u8>; 2] {
+        let mut pages = alloc::vec![None; EXPORTED as usize];
+        let mut streams = [const { alloc::vec::Vec::new() }; 2];
+        for writes in 1..8 * u64::from(EXPORTED) {
+            let (half, turn) = (u64::from(EXPORTED) / 2, writes / 2);
+            let is_log = writes % 2 == 0;
+            let page = if is_log { turn % half } else { half + turn * 1237 % half };
+            let subject = Subject { owner: page, ..Subject::default() };
+            let old = pages[page as usize].map(|known| (SegmentId(0), known));
+            let (stream, known) = policy.write(segments, Now { us: 0, writes }, subject, old);
+            pages[page as usize] = Some(known);
+            if writes > 7 * u64::from(EXPORTED) {
+                streams[usize::from(!is_log)].push(stream);
+            }
+        }
+        streams
+    }
+
+    #[test]
+    fn a_log_has_a_stream_of_its_own_beside_pages_that_live_as_long() {
+        let (mut policy, segments) = device();
+        let [log, others] = log_and_others(&mut policy, &segments);
+        // A few times the page before was forgotten, or came before a page of the others by chance.
+        let apart = |streams: &[u8]| streams.iter().filter(|stream| **stream == MAX_STREAMS - REGULAR_STREAMS).count();
+        assert!(apart(&log) * 10 > log.len() * 9, "{} of {}", apart(&log), log.len());
+        assert!(apart(&others) * 20 < others.len(), "{} of {}", apart(&others), others.len());
+    }
+
+    #[test]
+    fn a_log_has_no_stream_of_its_own_where_few_segments_can_be_spared_or_few_streams_are_allowed() {
+        for (segments, streams) in [(105, MAX_STREAMS), (150, 3)] {
+            let mut policy = Lifetime::new(EXPORTED, streams);
+            let [log, others] = log_and_others(&mut policy, &Segments::new(segments, 100, false));
+            assert_eq!(log[1..], others[1..log.len()], "{segments} segments, {streams} streams");
+        }
+    }
+
+    #[test]
+    fn pages_written_together_long_ago_are_not_taken_for_regular() {
+        let mut lives = Lives { written: 100.0, ..Lives::NONE };
+        lives.died[20] = 45.0;
+        lives.died[21] = 45.0;
+        assert_eq!(lives.regular(), Some(octaves::start(20)));
+        assert_eq!(Lives { written: 200.0, ..lives }.regular(), None, "many live longer");
+        assert_eq!(Lives { written: 20.0, ..lives }.regular(), None, "few were written");
+        lives.died[12..19].fill(20.0);
+        assert_eq!(lives.regular(), None);
     }
 
     #[test]

@@ -88,6 +88,7 @@ pub(crate) static PLACEMENTS: &[Row<PlacementBuild>] = &[
     lifetime::ROW,
     hinted::ROW,
     fk::ROW,
+    dogi::nodap::ROW,
 ];
 
 /// Stream of data that is, or may become, hot. Host writes go here.
@@ -252,6 +253,13 @@ impl<'a, I: Copy> Pages<'a, I> {
     /// `info` is indexed by physical page number, `valid` is the bitmap of valid pages.
     pub fn new(info: &'a [I], valid: &'a [u64]) -> Self {
         Self { info, valid }
+    }
+
+    /// The information of each valid page of a segment, in the order of page numbers.
+    pub fn of(self, segment: SegmentId, segments: &Segments) -> impl Iterator<Item = I> + 'a {
+        let per_segment = self.info.len() / segments.valid.len();
+        let pages = segment.index() * per_segment..(segment.index() + 1) * per_segment;
+        pages.filter(move |page| self.valid[page / 64] >> (page % 64) & 1 != 0).map(move |page| self.info[page])
     }
 
     /// The information of each valid page, in the order of physical page numbers. Pages of open segments that are not

@@ -73,6 +73,10 @@ pub trait Selection: fmt::Debug + Send {
     /// The victim at this moment; `None` if there is no candidate.
     fn select(&mut self, segments: &Segments, now: Now) -> Option<SegmentId>;
 
+    /// Called after each choice of a victim, before anything else changes the account. A policy that shows arrays of the
+    /// account to a program, which may go on reading them, leaves those arrays to it and puts copies in their place.
+    fn chosen(&mut self, _segments: &mut Segments) {}
+
     /// Mean number of index entries that a selection looked at so far. Only policies without a bound below a full scan
     /// count it.
     fn lookups_per_selection(&self) -> Option<f64> {

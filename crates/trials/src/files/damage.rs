@@ -2,6 +2,7 @@
 
 use super::model::{Oracle, object, run, script};
 use super::{ECC_BITS, PAGE_BYTES, Setup};
+use crate::faults::LifeEnd;
 use crate::{Chip, Tally};
 use margay_flash::FlashError;
 use margay_fs::{AllocatorSpec, FsError};
@@ -60,6 +61,59 @@ fn bad_segments_trial(setup: &Setup, seed: u64, len: usize, fail: impl Fn(&mut C
     }
     drop(fs);
     Ok(device.operations())
+}
+
+/// Wears a device out under a file system: it works until it refuses; then, and after a mount, everything that was synced
+/// must be there. With an even seed it is used for many lives, which end by a clean stop or by a kill.
+pub fn file_wear_out(chip: Chip, allocator: AllocatorSpec, seed: u64) -> Tally {
+    let mut tally = Tally::default();
+    let result = wear_out_trial(&Setup::new(chip, allocator), seed);
+    tally.count(result, || format!("files, {chip:?} {allocator} worn out, seed {seed}"));
+    tally
+}
+
+fn wear_out_trial(setup: &Setup, seed: u64) -> Result<(), String> {
+    let mut device: Chips = Faults::new(Strict::new(RamFlash::new(setup.geometry)), ECC_BITS);
+    device.wear_out_after(12);
+    let mut oracle = Oracle::new();
+    let mut fs = setup.format(&mut device).map_err(|error| format!("format: {error}"))?;
+    let mut round = 0;
+    let refused = loop {
+        let end = LifeEnd::after(round, seed);
+        let work = run(&mut fs, &mut oracle, &script(100, seed << 10 | round)).and_then(|()| match end {
+            LifeEnd::Kill => Ok(()),
+            LifeEnd::GoesOn => fs.sync(),
+            LifeEnd::Stop => fs.stop().map(drop),
+        });
+        if let Err(error) = work {
+            break error;
+        }
+        if end != LifeEnd::Kill {
+            oracle.all_durable();
+        }
+        if end != LifeEnd::GoesOn {
+            drop(fs);
+            fs = setup.remount(&mut device).map_err(|error| format!("life {round}, {end:?}: {error}"))?;
+            oracle.check(&mut fs).map_err(|error| format!("life {round}, {end:?}: {error}"))?;
+        }
+        round += 1;
+        if round == 1000 {
+            return Err("it never wore out".into());
+        }
+    };
+    // The last mount may have found it worn out.
+    if !matches!(refused, FsError::NoSpace | FsError::ReadOnly | FsError::Log(LogError::NoSpace { .. })) {
+        return Err(format!("refused with: {refused}"));
+    }
+    fs.audit().map_err(|error| format!("audit: {error}"))?;
+    oracle.clone().check(&mut fs).map_err(|error| format!("before a mount, {error}"))?;
+    drop(fs);
+    for what in ["a mount", "a stop after it"] {
+        let mut fs = setup.remount(&mut device)?;
+        oracle.check(&mut fs).map_err(|error| format!("after {what}, {error}"))?;
+        fs.stop().map_err(|error| format!("the last stop: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Flips as many bits as the ECC corrects in every page of every file: they must be read, and be rewritten in idle time.

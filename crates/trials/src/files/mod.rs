@@ -11,7 +11,7 @@ use crate::setup::store_options;
 use crate::trouble::FOUND_PROBLEM;
 use crate::unordered::unordered;
 use crate::{Chip, Tally};
-pub use damage::{file_bad_segments, file_bit_errors};
+pub use damage::{file_bad_segments, file_bit_errors, file_wear_out};
 use margay_flash::{Flash, FlashError, Geometry};
 use margay_fs::{AllocatorSpec, FsError};
 use margay_log::LogError;

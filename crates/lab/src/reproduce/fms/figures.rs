@@ -156,7 +156,7 @@ fn hp_base(
     device.pages_per_segment = segment_kib;
     let device = device.with_bytes(flash_mib << 20)?;
     let options = margay_trace::ReadOptions::default();
-    let source = TraceSource { path: path.into(), options, addresses: AddressChoice::Fold };
+    let source = TraceSource { path: path.into(), held: None, options, addresses: AddressChoice::Fold };
     let mut experiment = Experiment::new(device, Source::Trace(source));
     experiment.reserved_segments = 1;
     experiment.limit = Limit::Times(passes.max(1));

@@ -8,7 +8,7 @@ mod text;
 
 use super::{Reproduction, Watcher, mean_and_deviation};
 use crate::LabError;
-use crate::files::{FileDevice, FileRow, FileRun};
+use crate::files::{FileDevice, FileRow, run_benchmark};
 use margay_fs::AllocatorSpec;
 use margay_workload::{FileBenchmark, FileMix};
 use rayon::prelude::*;
@@ -32,12 +32,6 @@ const SEGMENTS: u32 = 3712;
 /// closest to the paper's: sixteen operations at a time and four films.
 const MIXES: [&str; 3] = ["camera+phone", "movie+recorder+postmark", "movie-short+recorder+postmark/16"];
 
-fn run_one(spec: &FileDevice, mix: &FileMix, seed: u64) -> Result<FileRow, LabError> {
-    let mut run = FileRun::new(spec)?;
-    run.run(&mix.steps(seed))?;
-    run.finish(&mix.to_string(), seed)
-}
-
 /// All cells, each with several seeds: the rows of each cell.
 fn run_all(cells: &[(FileDevice, FileMix)], seeds: u32, watcher: &dyn Watcher) -> Result<Vec<Vec<FileRow>>, LabError> {
     let done = AtomicUsize::new(0);
@@ -47,7 +41,7 @@ fn run_all(cells: &[(FileDevice, FileMix)], seeds: u32, watcher: &dyn Watcher) -
         .with_max_len(1)
         .map(|index| {
             let (spec, mix) = &cells[index / seeds as usize];
-            let row = run_one(spec, mix, (index % seeds as usize) as u64 + 1)?;
+            let row = run_benchmark(spec, mix, (index % seeds as usize) as u64 + 1)?;
             if !watcher.done(done.fetch_add(1, Ordering::Relaxed) + 1, total) {
                 return Err(LabError::Interrupted { writes: row.data_pages });
             }

@@ -1,9 +1,9 @@
 //! Table 1, the mixes, and what the independent model of the specification says.
 
 use super::model::unit_of;
-use super::{MIXES, Runs, SEGMENTS, of, run_all, run_one};
+use super::{MIXES, Runs, SEGMENTS, of, run_all};
 use crate::LabError;
-use crate::files::{FileDevice, FileRow};
+use crate::files::{FileDevice, FileRow, run_benchmark};
 use crate::reproduce::{Basis, Bound, Claim, Reproduction, Watcher};
 use margay_fs::{AllocatorSpec, Headers};
 use margay_media::DeviceSpec;
@@ -238,7 +238,7 @@ pub(super) fn independent_model(runs: &Runs, out: &mut Reproduction) -> Result<(
     let sequential = AllocatorSpec::known("sequential");
     let mut normal = FileDevice::of_the_paper(sequential)?;
     normal.normal_cleaning = true;
-    let row = run_one(&normal, &Recorder.into(), 1)?;
+    let row = run_benchmark(&normal, &Recorder.into(), 1)?;
     for (measure, wanted, value) in
         [("invalidity", 0.045, row.invalidity), ("erases", 187.0, row.measured_erases as f64)]
     {
@@ -282,7 +282,7 @@ fn deferred_deletion(out: &mut Reproduction) -> Result<(), LabError> {
     let mut spec = FileDevice::of_the_paper(AllocatorSpec::known("sequential"))?;
     spec.lazy_deletion = true;
     let mix = FileMix::from(PostmarkStock);
-    let rows: Vec<FileRow> = (1..=10).map(|seed| run_one(&spec, &mix, seed)).collect::<Result<_, _>>()?;
+    let rows: Vec<FileRow> = (1..=10).map(|seed| run_benchmark(&spec, &mix, seed)).collect::<Result<_, _>>()?;
     type Measure = fn(&FileRow) -> f64;
     let measures: [(&str, &str, Bound, Measure); 4] = [
         ("utilization", "0.08", Bound::Absolute(0.01), |row| row.utilization),

@@ -2,6 +2,7 @@
 
 mod groups;
 mod network;
+pub(super) mod nodap;
 #[cfg(test)]
 mod tests;
 mod training;
@@ -187,6 +188,13 @@ struct Counted {
     hot_valid: f64,
 }
 
+/// Upper bounds of the classes in host writes.
+fn class_bounds(exported_pages: u32) -> [f64; CLASSES] {
+    let mut bounds = core::array::from_fn(|class| FIRST_CLASS * f64::from(exported_pages) * f64::from(1 << class));
+    bounds[CLASSES - 1] = f64::INFINITY;
+    bounds
+}
+
 impl Dogi {
     fn new(streams: u8, tail: Tail, exported_pages: u32) -> Self {
         let chunks = u64::from(exported_pages).div_ceil(CHUNK_PAGES);
@@ -219,14 +227,6 @@ impl Dogi {
         self.streams - 1
     }
 
-    /// Upper bounds of the classes in host writes.
-    fn class_bounds(&self) -> [f64; CLASSES] {
-        let mut bounds =
-            core::array::from_fn(|class| FIRST_CLASS * f64::from(self.exported_pages) * f64::from(1 << class));
-        bounds[CLASSES - 1] = f64::INFINITY;
-        bounds
-    }
-
     /// Does what is due after so many host writes.
     #[cold]
     fn work(&mut self, segments: &Segments, now: Now) {
@@ -235,7 +235,8 @@ impl Dogi {
             self.hot_limit = self.device_writes(HOT_LIFE);
             self.windows.hot_end = now.writes + self.device_writes(HOT_WINDOW);
             self.windows.map_end = now.writes + self.device_writes(MAP_WINDOW);
-            self.learner = Some(Learner::new(self.seed, self.exported_pages, self.class_bounds(), now.writes));
+            self.learner =
+                Some(Learner::new(self.seed, self.exported_pages, class_bounds(self.exported_pages), now.writes));
             self.fall_back();
         }
         if now.writes >= self.windows.hot_end {
@@ -279,7 +280,7 @@ impl Dogi {
             hot_traffic: counted.hot as f64 / counted.all.max(1) as f64,
             hot_bound: self.hot_limit as f64,
             hot_valid: if counted.hot_victims > 0.0 { counted.hot_valid / counted.hot_victims } else { 0.05 },
-            bounds: self.class_bounds(),
+            bounds: class_bounds(self.exported_pages),
             lives,
             // No more are open than half of the spare segments.
             max_groups: usize::from(self.streams - 2).min((spare as usize / 2).saturating_sub(2)).max(1),

@@ -6,11 +6,13 @@
 //! map [TRACE...]`: what a map on flash costs, by its memory. `margay-bench
 //! paging`: page references per second by the number of log blocks, and memory. `margay-bench m6`: the erases that the
 //! O(1) mean of M6 costs, compared with the exact mean. `margay-bench files`: a mounted file
-//! system beside ext4 and beside a program that passes every call through FUSE.
+//! system beside ext4 and beside a program that passes every call through FUSE. `margay-bench file-policies`: write amplification
+//! of file systems under pairs of policies.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod disk;
 mod doors;
+mod file_policies;
 mod files;
 mod instructions;
 mod lines;
@@ -36,7 +38,8 @@ fn main() -> ExitCode {
         Some("paging") => paging::run(),
         Some("paging-count") => paging::count(rest),
         Some("files") => files::run(rest),
-        _ => Err("usage: margay-bench speed [GiB...] [SELECTION+PLACEMENT...] | instructions | m6 | disk | map [TRACE...] | paging | files [MARGAY]".into()),
+        Some("file-policies") => file_policies::run(rest),
+        _ => Err("usage: margay-bench speed [GiB...] [SELECTION+PLACEMENT...] | instructions | m6 | disk | map [TRACE...] | paging | files [MARGAY] | file-policies [FULL...]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

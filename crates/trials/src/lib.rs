@@ -17,7 +17,8 @@ mod unordered;
 
 pub use faults::{bad_segments, bit_errors, metadata_flips, wear_out};
 pub use files::{
-    file_bad_segments, file_bit_errors, file_host_power_cuts, file_power_cuts, file_troubles, file_wear_out,
+    FilePolicies, file_bad_segments, file_bit_errors, file_host_power_cuts, file_power_cuts, file_troubles,
+    file_wear_out,
 };
 pub use hybrid::{hybrid_host_power_cuts, hybrid_power_cuts, hybrid_troubles};
 pub use hybrid_faults::{

@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, reason = "a program that reports")]
 
 use margay_trials::{
-    Chip, Setup, Tally, bad_segments, bit_errors, disk_troubles, file_bad_segments, file_bit_errors,
+    Chip, FilePolicies, Setup, Tally, bad_segments, bit_errors, disk_troubles, file_bad_segments, file_bit_errors,
     file_host_power_cuts, file_power_cuts, file_troubles, file_wear_out, host_power_cuts, hybrid_bad_segments,
     hybrid_bit_errors, hybrid_host_power_cuts, hybrid_metadata_flips, hybrid_power_cuts, hybrid_troubles,
     hybrid_unreadable_pages, hybrid_wear_out, metadata_flips, power_cuts, wear_out,
@@ -104,40 +104,40 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
         }
     }
     for chip in Chip::ALL {
-        for spec in margay_fs::AllocatorSpec::made_for_files() {
+        for policies in FilePolicies::all() {
             let (stride, second, seeds) = if full { (1, 2, 3) } else { (7, 6, 1) };
             let campaign = move || {
                 let mut tally = Tally::default();
-                (0..seeds).for_each(|seed| tally.merge(file_power_cuts(chip, spec, seed, 80, stride, second)));
+                (0..seeds).for_each(|seed| tally.merge(file_power_cuts(chip, policies, seed, 80, stride, second)));
                 tally
             };
             let (stride, second, losses) = if full { (1, 9, 10) } else { (37, 5, 5) };
             let host = move || {
                 let mut tally = Tally::default();
                 (0..seeds).for_each(|seed| {
-                    tally.merge(file_host_power_cuts(chip, spec, seed, 80, stride, second, losses));
+                    tally.merge(file_host_power_cuts(chip, policies, seed, 80, stride, second, losses));
                 });
                 tally
             };
-            campaigns.push((format!("power cuts of a host under files, {chip:?}, {}", spec.name()), Box::new(host)));
+            campaigns.push((format!("power cuts of a host under files, {chip:?}, {policies}"), Box::new(host)));
             let (stride, tries) = if full { (1, 8) } else { (41, 2) };
-            let calls = move || file_troubles(chip, spec, 1, 80, stride, tries);
-            campaigns.push((format!("failing calls under files, {chip:?}, {}", spec.name()), Box::new(calls)));
-            let bad = move || file_bad_segments(chip, spec, 1, 150, if full { 1 } else { 9 });
-            let bits = move || file_bit_errors(chip, spec, 1);
+            let calls = move || file_troubles(chip, policies, 1, 80, stride, tries);
+            campaigns.push((format!("failing calls under files, {chip:?}, {policies}"), Box::new(calls)));
+            let bad = move || file_bad_segments(chip, policies, 1, 150, if full { 1 } else { 9 });
+            let bits = move || file_bit_errors(chip, policies, 1);
             let worn = move || {
                 let mut tally = Tally::default();
                 // The last ones found a file that went with its header to another page and was lost between the two, a name
                 // that two files had, a link's new name that no fsync covered, and a checkpoint that nothing outdated.
                 let found = [334, 351, 276, 144, 330];
                 let seeds: Vec<u64> = if full { (0..400).collect() } else { (0..20).chain(found).collect() };
-                seeds.iter().for_each(|seed| tally.merge(file_wear_out(chip, spec, *seed)));
+                seeds.iter().for_each(|seed| tally.merge(file_wear_out(chip, policies, *seed)));
                 tally
             };
-            campaigns.push((format!("worn out under files, {chip:?}, {}", spec.name()), Box::new(worn)));
-            campaigns.push((format!("bit errors under files, {chip:?}, {}", spec.name()), Box::new(bits)));
-            campaigns.push((format!("bad segments under files, {chip:?}, {}", spec.name()), Box::new(bad)));
-            campaigns.push((format!("power cuts under files, {chip:?}, {}", spec.name()), Box::new(campaign)));
+            campaigns.push((format!("worn out under files, {chip:?}, {policies}"), Box::new(worn)));
+            campaigns.push((format!("bit errors under files, {chip:?}, {policies}"), Box::new(bits)));
+            campaigns.push((format!("bad segments under files, {chip:?}, {policies}"), Box::new(bad)));
+            campaigns.push((format!("power cuts under files, {chip:?}, {policies}"), Box::new(campaign)));
         }
     }
     for chip in Chip::ALL {

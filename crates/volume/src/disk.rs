@@ -1,4 +1,4 @@
-use crate::options::{config, formatted, override_policies, policies};
+use crate::options::{USUAL, config, formatted, override_policies, policies};
 use crate::translation::{AnyFtl, Translation};
 use crate::{FormatOptions, OpenOptions, VolumeError};
 use alloc::vec::Vec;
@@ -61,9 +61,8 @@ pub fn find<F: Flash>(device: &mut F) -> Result<Superblock, VolumeError> {
 /// The placements that these options allow, the one to be preferred first: `lifetime` does with fewer streams where there is no
 /// room for all of its open segments.
 fn placements(options: &FormatOptions) -> impl Iterator<Item = PlacementSpec> {
-    let with = |streams: u8| PlacementSpec::known(&format!("lifetime:streams={streams}"));
-    let fewer =
-        if options.placement == PlacementSpec::known("lifetime") { 2..options.placement.streams() } else { 0..0 };
+    let with = |streams: u8| PlacementSpec::known(&format!("{USUAL}:streams={streams}"));
+    let fewer = if options.placement == PlacementSpec::known(USUAL) { 2..options.placement.streams() } else { 0..0 };
     std::iter::once(options.placement).chain(fewer.rev().map(with))
 }
 

@@ -1,13 +1,16 @@
-use crate::options::{config, formatted, override_policies, policies};
+use crate::options::{USUAL, config, formatted, override_policies, policies};
 use crate::torn::torn_pages;
 use crate::{FilesFormatOptions, FilesOpenOptions, VolumeError};
+use alloc::format;
 use alloc::vec::Vec;
 use margay_flash::{Flash, Geometry};
 use margay_format::{ClientKind, Formatted, HOLE_PAGES, Layout, Superblock};
-use margay_fs::{FoundFs, Fs, FsCheck, Problem, find, owners};
+use margay_fs::{AllocatorSpec, FoundFs, Fs, FsCheck, Problem, find, owners};
 
 /// Streams for which room is kept, so that the allocator can be changed later.
 const MIN_STREAMS: u32 = 5;
+/// The greatest part of a device that a stream more than these may take.
+const PARTS: u32 = 128;
 
 /// A file system on a device.
 ///
@@ -42,10 +45,20 @@ pub struct OpenedFiles<F> {
     pub is_worn_out: bool,
 }
 
+/// The allocator that a device of this shape is formatted with: `lifetime` without parameters takes no room beyond that of
+/// [`MIN_STREAMS`] from a device of which another segment is more than one part in [`PARTS`].
+fn allocator(geometry: &Geometry, options: &FilesFormatOptions) -> AllocatorSpec {
+    match options.allocator == AllocatorSpec::known(USUAL) && geometry.segments() < PARTS {
+        true => AllocatorSpec::known(&format!("{USUAL}:streams={MIN_STREAMS}")),
+        false => options.allocator,
+    }
+}
+
 fn superblock(geometry: &Geometry, options: &FilesFormatOptions) -> Result<Superblock, VolumeError> {
     let layout = Layout::new(geometry, owners())?;
-    let superblock = options.store.superblock(geometry, ClientKind::FileSystem, &options.allocator);
-    let streams = MIN_STREAMS.max(options.allocator.streams().into());
+    let allocator = allocator(geometry, options);
+    let superblock = options.store.superblock(geometry, ClientKind::FileSystem, &allocator);
+    let streams = MIN_STREAMS.max(allocator.streams().into());
     let exported_pages = config(&superblock, &layout)?.limit_pages(geometry, streams)?;
     Ok(Superblock { exported_pages, incompatible: superblock.incompatible | HOLE_PAGES, ..superblock })
 }

@@ -6,6 +6,9 @@ use margay_format::{ClientKind, Formatted, Layout, LayoutError, Superblock, TAGS
 use margay_log::{Config, Policies};
 use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Sizing};
 
+/// The selection and the placement of disks and file systems for which no other is named.
+pub(crate) const USUAL: &str = "lifetime";
+
 /// What disks and file systems are formatted with alike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreOptions {
@@ -133,8 +136,8 @@ impl FormatOptions {
 impl Default for FormatOptions {
     fn default() -> Self {
         Self {
-            store: StoreOptions::new("lifetime"),
-            placement: PlacementSpec::known("lifetime"),
+            store: StoreOptions::new(USUAL),
+            placement: PlacementSpec::known(USUAL),
             exported_pages: None,
             read_only_ranges: Vec::new(),
             map: None,
@@ -153,7 +156,7 @@ pub struct FilesFormatOptions {
 
 impl Default for FilesFormatOptions {
     fn default() -> Self {
-        Self { store: StoreOptions::new("cost-benefit"), allocator: AllocatorSpec::known("predictive") }
+        Self { store: StoreOptions::new(USUAL), allocator: AllocatorSpec::known(USUAL) }
     }
 }
 

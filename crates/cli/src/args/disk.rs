@@ -9,10 +9,10 @@ use std::path::PathBuf;
 /// Policies, by the names of `margay policies`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PolicyArgs {
-    /// Selection policy: which segment is cleaned next [default: cat, or as formatted]
+    /// Selection policy: which segment is cleaned next [default: lifetime; cost-benefit with the map on flash; or as formatted]
     #[arg(long, short = 's', value_name = "POLICY")]
     pub selection: Option<SelectionSpec>,
-    /// Placement policy: which stream a page goes to [default: m6, or as formatted]
+    /// Placement policy: which stream a page goes to [default: lifetime; sepgc with the map on flash; or as formatted]
     #[arg(long, short = 'p', value_name = "POLICY")]
     pub placement: Option<PlacementSpec>,
     /// Leveling policy: how erase counts are kept close [default: threshold, or as formatted]

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 /// Policies, by the names of `margay policies`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct FsPolicyArgs {
-    /// Allocator: which stream a page goes to [default: predictive, or as formatted]
+    /// Allocator: which stream a page goes to [default: lifetime, or as formatted]
     #[arg(long, short = 'a', value_name = "POLICY")]
     pub allocator: Option<AllocatorSpec>,
-    /// Selection policy: which segment is cleaned next [default: cost-benefit, or as formatted]
+    /// Selection policy: which segment is cleaned next [default: lifetime, or as formatted]
     #[arg(long, short = 's', value_name = "POLICY")]
     pub selection: Option<SelectionSpec>,
     /// Leveling policy: how erase counts are kept close [default: threshold, or as formatted]

@@ -1,4 +1,4 @@
-use super::{Placement, PlacementBuild, Subject, WithPages, heat};
+use super::{Content, Placement, PlacementBuild, Subject, WithPages, heat};
 use crate::age::Now;
 use crate::octaves;
 use crate::segments::Segments;
@@ -34,15 +34,19 @@ const PRIOR_PAGES: f32 = 16.0;
 const ENOUGH: f32 = 2.0;
 
 /// Classes of pages for each octave of their mean interval: the last interval was about the mean, under half of it, over
-/// twice as long.
-const TRENDS: usize = 3;
+/// twice as long; and chunks of files that are not complete. Of pages without a known interval: pages of a disk, headers of a
+/// file system, complete chunks, and again those that are not.
+const STATES: usize = 4;
+const HEADERS: u32 = 1;
+const COMPLETE: u32 = 2;
+const INCOMPLETE: u32 = 3;
 /// With the same for pages that were written in order, after the page before them.
-const KINDS: usize = 2 * TRENDS;
+const KINDS: usize = 2 * STATES;
 /// Octaves of intervals.
 const OCTAVES: usize = Known::MEAN_BITS as usize;
-/// The class of pages without a known interval, and behind it that of those of them that were written in order.
+/// The first class of pages without a known interval.
 const UNKNOWN: usize = OCTAVES * KINDS;
-const CLASSES: usize = UNKNOWN + 2;
+const CLASSES: usize = UNKNOWN + KINDS;
 
 /// Pages that are remembered for a write of the page behind them.
 const RECENT: usize = 64;
@@ -64,31 +68,47 @@ struct Known {
     /// Host page writes when the host wrote it, modulo 2^32.
     written: u32,
     /// From the highest bit: the mean interval between its writes in units of [`Lifetime::shift`] ([`Known::MEAN_BITS`], the
-    /// lowest of which says instead that it was written in order), the trend (2 bits), the number of intervals up to 15 (4 bits).
-    /// All but that one bit are 0 if no interval is known.
+    /// lowest of which says instead that it was written in order), its state ([`STATES`], 2 bits), the number of intervals up to
+    /// 15 (4 bits). The mean is 0 if no interval is known.
     intervals: u32,
 }
 
 impl Known {
     const COUNT_BITS: u32 = 4;
-    const TREND_BITS: u32 = 2;
-    const MEAN_BITS: u32 = 32 - Self::COUNT_BITS - Self::TREND_BITS;
+    const STATE_BITS: u32 = 2;
+    const MEAN_BITS: u32 = 32 - Self::COUNT_BITS - Self::STATE_BITS;
 
-    const IN_ORDER: u32 = 1 << (Self::COUNT_BITS + Self::TREND_BITS);
+    const IN_ORDER: u32 = 1 << (Self::COUNT_BITS + Self::STATE_BITS);
 
     fn mean(self) -> u32 {
         (self.intervals & !Self::IN_ORDER) >> (32 - Self::MEAN_BITS)
     }
 
+    fn count(self) -> u32 {
+        self.intervals & ((1 << Self::COUNT_BITS) - 1)
+    }
+
+    fn state(self) -> u32 {
+        self.intervals >> Self::COUNT_BITS & ((1 << Self::STATE_BITS) - 1)
+    }
+
+    /// Notes what the page holds, where that says more than intervals.
+    fn hold(&mut self, content: Content) {
+        let state = match content {
+            Content::Chunk { whole: false, .. } => INCOMPLETE,
+            Content::Chunk { .. } if self.count() == 0 => COMPLETE,
+            Content::Headers { .. } if self.count() == 0 => HEADERS,
+            _ => return,
+        };
+        self.intervals |= state << Self::COUNT_BITS;
+    }
+
     #[inline]
     fn class(self) -> usize {
         let in_order = usize::from(self.intervals & Self::IN_ORDER != 0);
-        if self.intervals & !Self::IN_ORDER == 0 {
-            return UNKNOWN + in_order;
-        }
         let octave = 31 - (self.mean() | 1).leading_zeros() as usize;
-        let trend = (self.intervals >> Self::COUNT_BITS & 3) as usize;
-        octave * KINDS + in_order * TRENDS + trend.min(TRENDS - 1)
+        let octave = if self.count() == 0 { OCTAVES } else { octave };
+        octave * KINDS + in_order * STATES + self.state() as usize
     }
 
     /// The intervals with one more, of a page that was not written in order: the mean of the first, then a mean in which older
@@ -96,7 +116,7 @@ impl Known {
     #[inline]
     fn with(self, interval: u32) -> u32 {
         let interval = interval.min((1 << Self::MEAN_BITS) - 1);
-        let (mean, count) = (self.mean(), self.intervals & 15);
+        let (mean, count) = (self.mean(), self.count());
         let shift = 32 - count.leading_zeros();
         let trend = if count == 0 { 0 } else { u32::from(interval < mean / 2) | u32::from(interval > 2 * mean) << 1 };
         let mean = (mean as i32 + ((interval as i32 - mean as i32) >> shift)).max(0) as u32;
@@ -150,10 +170,14 @@ impl Lives {
 /// (age 0) and at each copy. A class of which little is known is judged by all pages with such a mean, these by all
 /// pages. The number of streams follows from the segments that can be spared.
 ///
+/// Of a file system more is known. A chunk that is not complete is of a class of its own, and what follows from its intervals is
+/// forgotten when it is complete. Chunks that were not overwritten die with their file, and many of them together; those that are
+/// left then go to a later stream than new ones.
+///
 /// Pages written in order have classes of their own. Where most of such a class live equally long, as the pages of a log do, they
 /// are written to streams of their own, in which whole segments die together.
 ///
-/// Times are host page writes modulo 2^32. 8 bytes per page, 51 KiB of tables. O(1) per page, and a bounded work 16 times per device write. After a power loss intervals and
+/// Times are host page writes modulo 2^32. 8 bytes per page, 68 KiB of tables. O(1) per page, and a bounded work 16 times per device write. After a power loss intervals and
 /// tables begin anew. docs/design-placement.md has the reasons.
 #[derive(Clone, Debug)]
 struct Lifetime {
@@ -167,6 +191,8 @@ struct Lifetime {
     period: u32,
     learned: u32,
     is_new: bool,
+    /// Whether it has seen a page of a file system.
+    has_files: bool,
     /// Owners of pages written lately, each at the place that its lowest bits name.
     recent: [u64; RECENT],
 }
@@ -183,6 +209,7 @@ impl Lifetime {
             period: (exported_pages / PERIODS_PER_DEVICE_WRITE).max(MIN_PERIOD),
             learned: 0,
             is_new: true,
+            has_files: false,
             recent: [u64::MAX - 1; RECENT],
         }
     }
@@ -190,7 +217,7 @@ impl Lifetime {
     /// Computes the streams from what was watched, of which a part is then forgotten.
     #[cold]
     fn learn(&mut self, segments: &Segments) {
-        let spare = f64::from(segments.len()) - self.exported / f64::from(segments.data_pages);
+        let spare = self.spare_segments(segments);
         let used = 2 + SPARE_SEGMENTS.iter().filter(|least| spare >= **least).count();
         let mut used = used.min(self.max_streams.into());
         let mut regular = [None; CLASSES];
@@ -232,6 +259,12 @@ impl Lifetime {
                 place(&lives, usual, &bounds, streams);
             }
         }
+        let complete_or_not = (UNKNOWN..CLASSES).filter(|class| class % STATES >= COMPLETE as usize && used > 2);
+        for class in complete_or_not {
+            let [new, left @ ..] = &mut self.streams[class];
+            *new = (*new).min(used as u8 - 2);
+            left.iter_mut().for_each(|stream| *stream = (*stream).max(*new + 1));
+        }
         // Copies of regular pages are not among those that were written with them, so they go where others of their remaining life go.
         for (streams, regular) in self.streams.iter_mut().zip(regular) {
             streams[0] = regular.unwrap_or(streams[0]);
@@ -242,15 +275,24 @@ impl Lifetime {
         }
     }
 
+    /// The segments that are not filled by what is in use: of a disk all exported pages, as each may be written. A file system
+    /// exports all that the device can hold; there free segments count as filled, because they will be, and until
+    /// then a stream more would only stay open half empty.
+    fn spare_segments(&self, segments: &Segments) -> f64 {
+        let data_pages = f64::from(segments.data_pages);
+        match self.has_files {
+            true => f64::from(segments.in_use) - segments.total_valid as f64 / data_pages,
+            false => f64::from(segments.len()) - self.exported / data_pages,
+        }
+    }
+
     /// The stream of the pages of each regular class that are written, where it is worth a stream.
     fn regular_streams(&self, data_pages: u32) -> [Option<u8>; CLASSES] {
         let stream_of =
             |lives: &Lives| lives.regular().map(|life| self.max_streams - 1 - u8::from(life >= SHORT * self.exported));
         let mut streams = [None; CLASSES];
         let mut written = [0.0; MAX_STREAMS as usize];
-        let in_order =
-            (0..CLASSES).filter(|class| if *class < UNKNOWN { class % KINDS >= TRENDS } else { *class > UNKNOWN });
-        for class in in_order {
+        for class in (0..CLASSES).filter(|class| class % KINDS >= STATES) {
             streams[class] = stream_of(&self.classes[class]);
             streams[class].iter().for_each(|stream| written[usize::from(*stream)] += self.classes[class].written);
         }
@@ -311,6 +353,7 @@ impl Placement for Lifetime {
         old: Option<(SegmentId, Known)>,
     ) -> (u8, Known) {
         let written = now.writes as u32;
+        self.has_files |= subject.content != Content::Page;
         if written.wrapping_sub(self.learned) >= self.period || self.is_new {
             (self.learned, self.is_new) = (written, false);
             self.learn(segments);
@@ -319,8 +362,13 @@ impl Placement for Lifetime {
         if let Some((_, old)) = old {
             let age = written.wrapping_sub(old.written);
             self.classes[old.class()].died[octaves::of(age)] += 1.0;
-            known.intervals = old.with(age >> self.shift);
+            let is_completed =
+                old.state() == INCOMPLETE && matches!(subject.content, Content::Chunk { whole: true, .. });
+            if !is_completed {
+                known.intervals = old.with(age >> self.shift);
+            }
         }
+        known.hold(subject.content);
         let before = subject.owner.wrapping_sub(1);
         if self.recent[before as usize % RECENT] == before {
             known.intervals |= Known::IN_ORDER;
@@ -424,6 +472,61 @@ mod tests {
         assert!(pages.iter().all(|(stream, _)| *stream == 0), "{pages:?}");
     }
 
+    fn chunk(whole: bool) -> Content {
+        Content::Chunk { object: 1, chunk: 0, whole }
+    }
+
+    #[test]
+    fn what_the_end_of_a_file_was_written_for_is_forgotten_when_it_is_complete() {
+        let (mut policy, segments) = device();
+        let mut write = |writes, whole, old: Option<Known>| {
+            let subject = Subject { owner: 7, content: chunk(whole), ..Subject::default() };
+            let old = old.map(|known| (SegmentId(0), known));
+            policy.write(&segments, Now { us: 0, writes }, subject, old).1
+        };
+        let first = write(100, false, None);
+        let second = write(200, false, Some(first));
+        assert_eq!((second.mean(), second.count(), second.state()), (100, 1, INCOMPLETE));
+        let complete = write(300, true, Some(second));
+        assert_eq!((complete.count(), complete.class()), (0, UNKNOWN + COMPLETE as usize));
+        let overwritten = write(500, true, Some(complete));
+        assert_eq!((overwritten.mean(), overwritten.count()), (200, 1));
+    }
+
+    #[test]
+    fn what_is_left_of_files_goes_to_a_later_stream_than_new_ones() {
+        let segments = Segments { in_use: 150, ..Segments::new(150, 100, false) };
+        let mut policy = Lifetime::new(EXPORTED, MAX_STREAMS);
+        let mut pages = alloc::collections::VecDeque::new();
+        let at = |writes| Now { us: 0, writes };
+        let (mut new, mut left) = (MAX_STREAMS, 0);
+        for writes in 1..4 * u64::from(EXPORTED) {
+            let subject = Subject { owner: 5 * writes, content: chunk(true), ..Subject::default() };
+            let (stream, known) = policy.write(&segments, at(writes), subject, None);
+            (new, left) = (stream, copy(&policy, &segments, known, 50));
+            pages.push_back(known);
+            // One of each two dies at once, whatever its age, so that age says nothing.
+            if pages.len() > 1000 {
+                let dying = (writes * 7919 % 1000) as usize;
+                policy.trimmed(at(writes), pages.swap_remove_back(dying).unwrap());
+            }
+        }
+        assert!(left > new, "{new} {left}");
+    }
+
+    #[test]
+    fn a_file_system_has_as_many_streams_as_what_is_in_use_leaves_segments_once_all_have_been_used() {
+        let mut policy = Lifetime::new(EXPORTED, MAX_STREAMS);
+        policy.has_files = true;
+        let mut segments = Segments::new(100, 100, false);
+        (segments.in_use, segments.total_valid) = (30, 2900);
+        assert_eq!(policy.spare_segments(&segments), 1.0, "70 are free");
+        segments.in_use = 98;
+        assert_eq!(policy.spare_segments(&segments), 69.0);
+        policy.has_files = false;
+        assert_eq!(policy.spare_segments(&segments), 0.0, "all pages of a disk may be written");
+    }
+
     #[test]
     fn there_are_two_streams_where_few_segments_can_be_spared_and_more_where_many_can() {
         for (spare, streams) in [(5, 2), (12, 3), (50, 4), (200, 5), (700, 6)] {
@@ -445,7 +548,7 @@ mod tests {
         }
         assert_eq!((known.mean(), known.class()), (1000, 9 * KINDS));
         let (short, long) = (known.with(100), known.with(u32::MAX));
-        let class = |intervals| Known { written: 0, intervals }.class() % TRENDS;
+        let class = |intervals| Known { written: 0, intervals }.class() % STATES;
         assert_eq!((class(short), class(long)), (1, 2));
         assert!((900..1000).contains(&Known { written: 0, intervals: short }.mean()));
     }

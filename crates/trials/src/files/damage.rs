@@ -1,23 +1,23 @@
 //! Segments that go bad and bits that flip, under a file system.
 
 use super::model::{Oracle, object, run, script};
-use super::{ECC_BITS, PAGE_BYTES, Setup};
+use super::{ECC_BITS, FilePolicies, PAGE_BYTES, Setup};
 use crate::faults::LifeEnd;
 use crate::{Chip, Tally};
 use margay_flash::FlashError;
-use margay_fs::{AllocatorSpec, FsError};
+use margay_fs::FsError;
 use margay_log::LogError;
 use margay_media::{Faults, RamFlash, Strict};
 
 /// Lets every `stride`-th program and erase of a script of file operations fail, and a second one soon after: the file
 /// system must go on, and hold everything after a clean stop and without one.
-pub fn file_bad_segments(chip: Chip, allocator: AllocatorSpec, seed: u64, len: usize, stride: u64) -> Tally {
-    let setup = Setup::new(chip, allocator);
+pub fn file_bad_segments(chip: Chip, policies: FilePolicies, seed: u64, len: usize, stride: u64) -> Tally {
+    let setup = Setup::new(chip, policies);
     let mut tally = Tally::default();
     let (programs, erases) = match bad_segments_trial(&setup, seed, len, |_| {}) {
         Ok(operations) => operations,
         Err(error) => {
-            tally.count(Err(error), || format!("files, {chip:?} {allocator} without a fault"));
+            tally.count(Err(error), || format!("files, {chip:?} {policies} without a fault"));
             return tally;
         }
     };
@@ -29,7 +29,7 @@ pub fn file_bad_segments(chip: Chip, allocator: AllocatorSpec, seed: u64, len: u
                     fail(device, at);
                     fail(device, at + second);
                 });
-                let name = || format!("files, {chip:?} {allocator} {kind} {at} fails, and one {second} later");
+                let name = || format!("files, {chip:?} {policies} {kind} {at} fails, and one {second} later");
                 tally.count(result.map(drop), name);
             }
         }
@@ -65,10 +65,10 @@ fn bad_segments_trial(setup: &Setup, seed: u64, len: usize, fail: impl Fn(&mut C
 
 /// Wears a device out under a file system: it works until it refuses; then, and after a mount, everything that was synced
 /// must be there. With an even seed it is used for many lives, which end by a clean stop or by a kill.
-pub fn file_wear_out(chip: Chip, allocator: AllocatorSpec, seed: u64) -> Tally {
+pub fn file_wear_out(chip: Chip, policies: FilePolicies, seed: u64) -> Tally {
     let mut tally = Tally::default();
-    let result = wear_out_trial(&Setup::new(chip, allocator), seed);
-    tally.count(result, || format!("files, {chip:?} {allocator} worn out, seed {seed}"));
+    let result = wear_out_trial(&Setup::new(chip, policies), seed);
+    tally.count(result, || format!("files, {chip:?} {policies} worn out, seed {seed}"));
     tally
 }
 
@@ -118,10 +118,10 @@ fn wear_out_trial(setup: &Setup, seed: u64) -> Result<(), String> {
 
 /// Flips as many bits as the ECC corrects in every page of every file: they must be read, and be rewritten in idle time.
 /// Then one bit more in one page after the other: that page must be an error, and every other must be read.
-pub fn file_bit_errors(chip: Chip, allocator: AllocatorSpec, seed: u64) -> Tally {
-    let setup = Setup::new(chip, allocator);
+pub fn file_bit_errors(chip: Chip, policies: FilePolicies, seed: u64) -> Tally {
+    let setup = Setup::new(chip, policies);
     let mut tally = Tally::default();
-    let name = |what: String| move || format!("files, {chip:?} {allocator} {what}");
+    let name = |what: String| move || format!("files, {chip:?} {policies} {what}");
     if let Err(error) = bit_errors_trials(&setup, seed, &mut |what, result| tally.count(result, name(what))) {
         tally.count(Err(error), name("setup".into()));
     }

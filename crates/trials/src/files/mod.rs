@@ -15,8 +15,10 @@ pub use damage::{file_bad_segments, file_bit_errors, file_wear_out};
 use margay_flash::{Flash, FlashError, Geometry};
 use margay_fs::{AllocatorSpec, FsError};
 use margay_log::LogError;
-use margay_volume::{Files, FilesFormatOptions, FilesOpenOptions, VolumeError, format_files, open_files};
+use margay_policy::{LevelingSpec, SelectionSpec};
+use margay_volume::{Files, FilesFormatOptions, FilesOpenOptions, StoreOptions, VolumeError, format_files, open_files};
 use model::{Oracle, Step, run, script};
+use std::fmt;
 pub use trouble::file_troubles;
 
 /// Bits that the ECC of the trials corrects.
@@ -30,46 +32,76 @@ const PAGE_BYTES: usize = 512;
 /// at some time since it was synced.
 pub fn file_power_cuts(
     chip: Chip,
-    allocator: AllocatorSpec,
+    policies: FilePolicies,
     seed: u64,
     len: usize,
     stride: u64,
     second_stride: u64,
 ) -> Tally {
-    let subject = Trial { setup: Setup::new(chip, allocator), seed, len };
+    let subject = Trial { setup: Setup::new(chip, policies), seed, len };
     enumerate(&subject, Cuts { seed, stride, second_stride })
 }
 
 /// The same on a file that a host caches, with `losses` different losses for each cut.
 pub fn file_host_power_cuts(
     chip: Chip,
-    allocator: AllocatorSpec,
+    policies: FilePolicies,
     seed: u64,
     len: usize,
     stride: u64,
     second_stride: u64,
     losses: usize,
 ) -> Tally {
-    let subject = Trial { setup: Setup::new(chip, allocator), seed, len };
+    let subject = Trial { setup: Setup::new(chip, policies), seed, len };
     unordered(&subject, Cuts { seed, stride, second_stride }, losses)
+}
+
+/// The policies of a file system under a campaign.
+#[derive(Clone, Copy, Debug)]
+pub struct FilePolicies {
+    selection: SelectionSpec,
+    leveling: LevelingSpec,
+    allocator: AllocatorSpec,
+}
+
+impl FilePolicies {
+    /// Each allocator that is made for files, and the policies that file systems are formatted with, which level wear soon.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let with = |allocator| Self {
+            selection: SelectionSpec::known("greedy"),
+            leveling: LevelingSpec::known("none"),
+            allocator,
+        };
+        let FilesFormatOptions { store, allocator } = FilesFormatOptions::default();
+        let leveling = LevelingSpec::known("threshold:spread=3");
+        let usual = Self { selection: store.selection, leveling, allocator };
+        AllocatorSpec::made_for_files().map(with).chain([usual])
+    }
+}
+
+impl fmt::Display for FilePolicies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.selection.name(), self.allocator.name())
+    }
 }
 
 struct Setup {
     chip: Chip,
-    allocator: AllocatorSpec,
+    policies: FilePolicies,
     geometry: Geometry,
 }
 
 type FileSystem<'d, D> = Files<&'d mut D>;
 
 impl Setup {
-    fn new(chip: Chip, allocator: AllocatorSpec) -> Self {
-        Self { chip, allocator, geometry: chip.geometry(22, 8) }
+    fn new(chip: Chip, policies: FilePolicies) -> Self {
+        Self { chip, policies, geometry: chip.geometry(22, 8) }
     }
 
     fn format<'d, D: Flash>(&self, device: &'d mut D) -> Result<FileSystem<'d, D>, VolumeError> {
-        let store = store_options("greedy", "none");
-        format_files(device, &FilesFormatOptions { store, allocator: self.allocator })
+        let FilePolicies { selection, leveling, allocator } = self.policies;
+        let store = StoreOptions { selection, leveling, ..store_options("greedy", "none") };
+        format_files(device, &FilesFormatOptions { store, allocator })
     }
 
     /// Mounts; `None` if the power was lost.
@@ -106,7 +138,7 @@ impl TrialTarget for Trial {
     }
 
     fn name(&self) -> String {
-        format!("files, {:?} {}", self.setup.chip, self.setup.allocator)
+        format!("files, {:?} {}", self.setup.chip, self.setup.policies)
     }
 
     fn geometry(&self) -> Geometry {

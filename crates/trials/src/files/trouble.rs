@@ -1,18 +1,18 @@
 //! Calls of the device that fail for a moment, under a file system.
 
 use super::model::{Oracle, Step, Tried, apply, run, script};
-use super::{FileSystem, PAGE_BYTES, Setup, Trial};
+use super::{FilePolicies, FileSystem, PAGE_BYTES, Setup, Trial};
 use crate::device::{Host, draw};
 use crate::trouble::{Manners, Refusal, Troubled, Troubles, Watch, insist, trouble};
 use crate::{Chip, Tally};
 use margay_flash::Flash;
-use margay_fs::{AllocatorSpec, FsError, NewObject, ObjectKind, ROOT};
+use margay_fs::{FsError, NewObject, ObjectKind, ROOT};
 use margay_log::LogError;
 
 /// Lets calls fail for a moment as [`crate::disk_troubles`] does. A program that is refused to the end gives up: names
 /// and data are then as before the step or as it was to make them.
-pub fn file_troubles(chip: Chip, allocator: AllocatorSpec, seed: u64, len: usize, stride: u64, tries: u64) -> Tally {
-    let trial = Trial { setup: Setup::new(chip, allocator), seed, len };
+pub fn file_troubles(chip: Chip, policies: FilePolicies, seed: u64, len: usize, stride: u64, tries: u64) -> Tally {
+    let trial = Trial { setup: Setup::new(chip, policies), seed, len };
     trouble(&trial, Troubles { seed, stride, tries })
 }
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The MODA paper's benchmarks through the mounted file system, on today's pages, with each allocator given:
-# file-benchmarks.sh MARGAY [ALLOCATOR...]
+# The MODA paper's benchmarks through the mounted file system, on today's pages, with each allocator given (and with
+# cost-benefit, if it is not lifetime): file-benchmarks.sh MARGAY [ALLOCATOR...]
 set -euo pipefail
 margay=$1
 shift
-[ $# -gt 0 ] || set -- sequential moda predictive
+[ $# -gt 0 ] || set -- sequential moda predictive lifetime
 folder=$(mktemp -d)
 trap 'fusermount3 -uz "$folder/mnt" 2>/dev/null || true; rm -rf "$folder"' EXIT
 mkdir "$folder/mnt"
@@ -13,7 +13,7 @@ for page in 2048 4096; do
   for benchmark in camera movie phone recorder fax postmark andrew; do
     for allocator in "$@"; do
       "$margay" fs format "$folder/flash.img" --force --size 96M --page-bytes $page --pages-per-segment 64 \
-        --spare-bytes 128 -a "$allocator" >/dev/null
+        --spare-bytes 128 -a "$allocator" -s "$([ "$allocator" = lifetime ] && echo lifetime || echo cost-benefit)" >/dev/null
       "$margay" mount "$folder/flash.img" "$folder/mnt" --no-sync --commit 1 --metrics "$folder/metrics" 2>/dev/null &
       until grep -q " $folder/mnt fuse" /proc/mounts; do sleep 0.05; done
       took=$("$margay" fs bench "$benchmark" "$folder/mnt" --keep | sed -n 's/.* steps in \([0-9.]*\) s.*/\1/p')

@@ -242,8 +242,8 @@ fn fsx_finds_no_fault_with_any_allocator() {
         return;
     }
     let runs = AllocatorSpec::made_for_files().map(|allocator| (allocator.name(), [].as_slice()));
-    let kept = [("predictive", ["--write-back"].as_slice())];
-    for (seed, (allocator, options)) in (1..).zip(runs.chain(kept)) {
+    let usual = [("lifetime", [].as_slice()), ("lifetime", ["--write-back"].as_slice())];
+    for (seed, (allocator, options)) in (1..).zip(runs.chain(usual)) {
         let image = Image::new(&["--size", "8M", "--page-bytes", "2048", "--pages-per-segment", "32", "-a", allocator]);
         let mounted = image.mount(options);
         let artefacts = image.dir.path().display().to_string();

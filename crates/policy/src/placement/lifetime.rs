@@ -136,6 +136,10 @@ struct Lives {
 impl Lives {
     const NONE: Self = Self { written: 0.0, died: [0.0; octaves::COUNT] };
 
+    fn are_none(&self) -> bool {
+        self.written == 0.0 && self.died.iter().all(|died| *died == 0.0)
+    }
+
     fn add(&mut self, other: &Self, weight: f32) {
         self.written += weight * other.written;
         self.died.iter_mut().zip(&other.died).for_each(|(died, more)| *died += weight * more);
@@ -230,8 +234,9 @@ impl Lifetime {
         // The device write is in the middle of the scale.
         let bounds: [f64; MAX_STREAMS as usize - 1] = core::array::from_fn(|stream| {
             let factor = libm::pow(RATIO, stream as f64 + 0.5 - used as f64 / 2.0);
-            if stream + 1 < used { self.exported * factor } else { f64::INFINITY }
+            self.exported * factor
         });
+        let bounds = &bounds[..used - 1];
         let mut all = Lives::NONE;
         self.classes.iter().for_each(|lives| all.add(lives, 1.0));
         for (octave, streams) in self.streams.chunks_mut(KINDS).enumerate() {
@@ -248,15 +253,23 @@ impl Lifetime {
                 1.4 * octaves::start(2 * octave) * (1u64 << self.shift) as f64
             };
             if !was_seen {
-                place(&near, usual, &bounds, &mut streams[0]);
+                place(&near, usual, bounds, &mut streams[0]);
                 let first = streams[0];
                 streams.fill(first);
                 continue;
             }
+            // The same for all that were not seen.
+            let mut unseen = None;
             for (lives, streams) in classes.iter().zip(streams) {
-                let mut lives = *lives;
-                lives.lean_on(&near, PRIOR_PAGES);
-                place(&lives, usual, &bounds, streams);
+                match unseen.filter(|_| lives.are_none()) {
+                    Some(same) => *streams = same,
+                    None => {
+                        let mut leaning = *lives;
+                        leaning.lean_on(&near, PRIOR_PAGES);
+                        place(&leaning, usual, bounds, streams);
+                        unseen = unseen.or(lives.are_none().then_some(*streams));
+                    }
+                }
             }
         }
         let complete_or_not = (UNKNOWN..CLASSES).filter(|class| class % STATES >= COMPLETE as usize && used > 2);
@@ -327,7 +340,7 @@ fn place(lives: &Lives, usual: f64, bounds: &[f64], streams: &mut [u8; octaves::
             let now = if last == age { start } else { 1.2 * start };
             (from + (to - from) * part - now).max(0.05 * start) / core::f64::consts::LN_2
         };
-        *stream = bounds.iter().filter(|bound| remaining >= **bound && bound.is_finite()).count() as u8;
+        *stream = bounds.iter().filter(|bound| remaining >= **bound).count() as u8;
     }
 }
 

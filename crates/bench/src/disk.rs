@@ -1,4 +1,4 @@
-//! `margay-bench disk`: the disk with all metadata on a 24 MiB device in memory, under the load that the peers were
+//! `margay-bench disk [LOW_WATER]`: the disk with all metadata on a 24 MiB device in memory, under the load that the peers were
 //! measured with: filled, then 192 MiB of 4 KiB overwrites.
 
 use margay_flash::Geometry;
@@ -13,6 +13,8 @@ const SEGMENTS: u32 = 192;
 const PAGES_PER_SEGMENT: u32 = 32;
 const PAGE_BYTES: u32 = 4096;
 const WRITES: u32 = 49_152;
+/// The low-water mark that disks are formatted with.
+const LOW_WATER: u32 = 2;
 
 /// One case: NAND or NOR, how full the disk is, uniform or 90-10, with or without a flush after each write.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,8 @@ pub struct Case {
     pub percent: u32,
     pub hot_cold: bool,
     pub durable: bool,
+    /// Cleaning starts when fewer segments are free.
+    pub low_water: u32,
     pub writes: u32,
 }
 
@@ -46,7 +50,13 @@ type Error = Box<dyn std::error::Error>;
 impl Case {
     fn options(&self, selection: &str, placement: &str) -> Result<FormatOptions, Error> {
         let defaults = FormatOptions::default();
-        let store = StoreOptions { selection: selection.parse()?, leveling: LevelingSpec::default(), ..defaults.store };
+        let store = StoreOptions {
+            selection: selection.parse()?,
+            leveling: LevelingSpec::default(),
+            low_water: self.low_water,
+            high_water: self.low_water,
+            ..defaults.store
+        };
         let exported_pages = Some(SEGMENTS * PAGES_PER_SEGMENT * self.percent / 100);
         Ok(FormatOptions { store, placement: placement.parse()?, exported_pages, ..defaults })
     }
@@ -121,12 +131,20 @@ pub fn measure(case: Case, selection: &str, placement: &str) -> Result<Cost, Str
 /// One run under callgrind: `disk-count WRITES`.
 pub fn count(args: &[String]) -> Result<(), String> {
     let writes = args.first().and_then(|text| text.parse().ok()).ok_or("usage: disk-count WRITES")?;
-    let cost = measure(Case { nor: false, percent: 75, hot_cold: false, durable: false, writes }, "greedy", "m1")?;
+    let cost = measure(
+        Case { nor: false, percent: 75, hot_cold: false, durable: false, low_water: LOW_WATER, writes },
+        "greedy",
+        "m1",
+    )?;
     println!("{}", (cost.wa * f64::from(writes)) as u64);
     Ok(())
 }
 
-pub fn run() -> Result<(), String> {
+pub fn run(args: &[String]) -> Result<(), String> {
+    let low_water = match args.first() {
+        None => LOW_WATER,
+        Some(text) => text.parse().map_err(|_| format!("{text}: a number of segments is wanted"))?,
+    };
     let best = [("greedy", "m1"), ("lifetime", "lifetime"), ("cat", "m6"), ("cat", "dac"), ("cost-benefit", "m6")];
     println!(
         "24 MiB, segments of 32 pages of 4 KiB, filled, then 192 MiB of 4 KiB overwrites; bytes programmed per byte written"
@@ -149,7 +167,7 @@ pub fn run() -> Result<(), String> {
         for percent in [75, 90] {
             for (hot_cold, durable) in [(false, false), (false, true), (true, false)] {
                 for (selection, placement) in best.iter().take(if hot_cold { 4 } else { 1 }) {
-                    let case = Case { nor, percent, hot_cold, durable, writes: WRITES };
+                    let case = Case { nor, percent, hot_cold, durable, low_water, writes: WRITES };
                     let cost = measure(case, selection, placement)?;
                     println!(
                         "{:<5} {:>3}% {:<8} {:<7} {:<18} {:>7.3} {:>7.3} {:>3}KiB {:>6} {:>5} = {:>4.0} p {:>5} = {:>4.0} p",

@@ -33,13 +33,13 @@ fn main() -> ExitCode {
         Some("line-count") => lines::count(rest),
         Some("m6") => m6::run(),
         Some("map") => map::run(rest),
-        Some("disk") => disk::run(),
+        Some("disk") => disk::run(rest),
         Some("disk-count") => disk::count(rest),
         Some("paging") => paging::run(),
         Some("paging-count") => paging::count(rest),
         Some("files") => files::run(rest),
         Some("file-policies") => file_policies::run(rest),
-        _ => Err("usage: margay-bench speed [GiB...] [SELECTION+PLACEMENT...] | instructions | m6 | disk | map [TRACE...] | paging | files [MARGAY] | file-policies [FULL...]".into()),
+        _ => Err("usage: margay-bench speed [GiB...] [SELECTION+PLACEMENT...] | instructions | m6 | disk [LOW_WATER] | map [TRACE...] | paging | files [MARGAY] | file-policies [FULL...]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -77,8 +77,6 @@ pub enum FlashError {
     /// A sync has failed, so that nothing is known of what was done since the one before, or many programs one after the
     /// other have. Nothing more is programmed, and no flush succeeds, until the device is opened anew.
     Stopped,
-    /// The tags of pages that were programmed cannot be made durable: no page is left for a summary.
-    NoPlace,
     /// The chip reported a failed program; the segment has to be retired.
     ProgramFailed {
         /// The page.
@@ -142,7 +140,6 @@ impl fmt::Display for FlashError {
             Self::Stopped => f.write_str(
                 "writing has stopped because a sync failed, or many programs in a row: what was written since the last flush that succeeded may be lost; look at the disk below the device, then open it again",
             ),
-            Self::NoPlace => f.write_str("no page is left to write down which pages were programmed"),
             Self::ProgramFailed { ppn } => write!(f, "programming page {ppn} failed"),
             Self::EraseFailed { segment } => write!(f, "erasing segment {segment} failed"),
         }

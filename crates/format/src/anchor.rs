@@ -4,9 +4,8 @@
 use crate::bytes::{PutBytes, Reader, U48_MAX};
 use crate::crc::crc32c;
 use crate::formatted::Formatted;
-use crate::shown::Shown;
+use crate::paired::Paired;
 use crate::store::Store;
-use crate::summaries::summaries_geometry;
 use crate::superblock::{Superblock, SuperblockError};
 use crate::tag::{Decoded, PageInfo, PageKind, SegmentInfo};
 use alloc::{vec, vec::Vec};
@@ -133,9 +132,6 @@ impl<F: Flash> Formatted<F> {
             Ok(_) | Err(FlashError::Uncorrectable { .. }) => None,
             Err(error) => return Err(error),
         };
-        if let (Some(Record::Stopped(_)), Some((summaries, _))) = (&record, self.device.summaries()) {
-            summaries.note_clean_stop();
-        }
         Ok((anchor, record, reads))
     }
 
@@ -177,7 +173,7 @@ impl<F: Flash> Formatted<F> {
             return Err(FlashError::NumbersSpent { ppn: Ppn(0) });
         }
         let mut page = vec![0; self.geometry.page_bytes() as usize];
-        if anchor.next == 0 || anchor.next >= self.layout.anchor_pages(&self.geometry) {
+        if anchor.next == 0 || anchor.next >= self.geometry.pages_per_segment() {
             let erases = anchor.erases.saturating_add(1);
             let info = SegmentInfo { erases, ..SegmentInfo::default() };
             Store::sync(self)?;
@@ -210,8 +206,7 @@ pub fn find_superblock<F: Flash>(
     device: &mut F,
     owner_of_copy: impl Fn(&Superblock) -> (u64, u64),
 ) -> Result<Superblock, FindError> {
-    let with_summaries = summaries_geometry(device.geometry());
-    let mut device = Shown::new(device);
+    let mut device = Paired::new(device);
     let geometry = *device.geometry();
     let mut page = vec![0; geometry.page_bytes() as usize];
     let mut why = SuperblockError::NotMargay;
@@ -225,7 +220,7 @@ pub fn find_superblock<F: Flash>(
                 Err(error) => return Err(FindError::Flash(error)),
             }
             match Superblock::decode(&bytes) {
-                Ok(superblock) => return check_shape(superblock, &geometry, None),
+                Ok(superblock) => return check_shape(superblock, &geometry),
                 Err(SuperblockError::NotMargay) => {}
                 Err(error) => why = error,
             }
@@ -234,7 +229,7 @@ pub fn find_superblock<F: Flash>(
     }
     match device.read(Ppn(0), &mut page, &mut []) {
         Ok(_) => match Superblock::decode(&page) {
-            Ok(superblock) => return check_shape(superblock, &geometry, with_summaries.as_ref()),
+            Ok(superblock) => return check_shape(superblock, &geometry),
             Err(error @ (SuperblockError::Newer { .. } | SuperblockError::UnknownFeatures { .. })) => {
                 return Err(FindError::Superblock(error));
             }
@@ -244,56 +239,36 @@ pub fn find_superblock<F: Flash>(
         Err(error) => return Err(FindError::Flash(error)),
     }
     // The anchor was being written when the power failed, or is broken.
-    for shape in core::iter::once(geometry).chain(with_summaries) {
-        if let Some(superblock) = find_copy(device.device_mut(), &shape, &owner_of_copy, &mut why)? {
-            return Ok(superblock);
-        }
-    }
-    Err(FindError::Superblock(why))
-}
-
-/// Finds the copy of the superblock among the data of a device that has this shape, and says why there is none.
-fn find_copy<F: Flash>(
-    device: &mut F,
-    shape: &Geometry,
-    owner_of_copy: &impl Fn(&Superblock) -> (u64, u64),
-    why: &mut SuperblockError,
-) -> Result<Option<Superblock>, FindError> {
-    let mut page = vec![0; shape.page_bytes() as usize];
-    for ppn in (0..shape.pages()).map(Ppn) {
-        match Shown::with_summaries(&mut *device, shape, [0; 16]).read(ppn, &mut page, &mut []) {
+    for ppn in (0..geometry.pages()).map(Ppn) {
+        match device.read(ppn, &mut page, &mut []) {
             Ok(_) => {}
-            Err(FlashError::Uncorrectable { .. } | FlashError::PageOutOfRange { .. }) => continue,
+            Err(FlashError::Uncorrectable { .. }) => continue,
             Err(error) => return Err(FindError::Flash(error)),
         }
         let Ok(superblock) = Superblock::decode(&page) else { continue };
-        if superblock.geometry != *shape {
+        if superblock.geometry != geometry {
             // Nothing proves this one, but it says more than that there is none.
-            if *why == SuperblockError::NotMargay {
-                *why = SuperblockError::OtherShape { formatted: superblock.geometry, found: *shape };
+            if why == SuperblockError::NotMargay {
+                why = SuperblockError::OtherShape { formatted: superblock.geometry, found: geometry };
             }
             continue;
         }
         // Data of a user may look like one; only its own tag proves it.
         let (owner, owners) = owner_of_copy(&superblock);
         let Ok(encoded) = superblock.encode() else { continue };
-        let Ok(mut formatted) = Formatted::new(&mut *device, owners, encoded) else { continue };
+        let Ok(mut formatted) = Formatted::new(&mut *device.device_mut(), owners, encoded) else { continue };
         if let Ok((Decoded::Tag(tag), _)) = formatted.read_tagged(ppn, &mut [])
             && tag.page.owner == owner
             && tag.data_crc == crc32c(&page)
         {
-            return Ok(Some(superblock));
+            return Ok(superblock);
         }
     }
-    Ok(None)
+    Err(FindError::Superblock(why))
 }
 
-fn check_shape(
-    superblock: Superblock,
-    geometry: &Geometry,
-    with_summaries: Option<&Geometry>,
-) -> Result<Superblock, FindError> {
-    if superblock.geometry == *geometry || Some(&superblock.geometry) == with_summaries {
+fn check_shape(superblock: Superblock, geometry: &Geometry) -> Result<Superblock, FindError> {
+    if superblock.geometry == *geometry {
         return Ok(superblock);
     }
     Err(FindError::Superblock(SuperblockError::OtherShape { formatted: superblock.geometry, found: *geometry }))

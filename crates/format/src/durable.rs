@@ -89,11 +89,6 @@ impl Durable {
             Ok(()) => self.failures = 0,
             // The segment is retired.
             Err(FlashError::ProgramFailed { .. }) => {}
-            // It was refused before.
-            Err(FlashError::NoPlace) => {
-                self.begun = None;
-                return;
-            }
             Err(_) => {
                 self.failures += 1;
                 self.is_stopped |= self.failures >= MAX_FAILURES;
@@ -203,9 +198,6 @@ impl<F: Flash> Formatted<F> {
     }
 
     fn hand_over(&mut self) -> Result<(), FlashError> {
-        if let Some((summaries, device)) = self.device.summaries() {
-            summaries.flush(device)?;
-        }
         self.device.hold(false)?;
         if self.durable.is_holding { self.device.hold(true) } else { Ok(()) }
     }
@@ -310,9 +302,6 @@ impl<F: Flash> Formatted<F> {
 
     /// Says that a device that is being formatted holds nothing.
     pub fn reset_mark(&mut self) -> Result<(), FlashError> {
-        if let Some((summaries, _)) = self.device.summaries() {
-            summaries.start_empty();
-        }
         self.device.set_mark(self.durable.is_cached.then_some(0))
     }
 

@@ -2,7 +2,7 @@ use crate::bytes::{PutBytes, Reader, U48_MAX};
 use crate::crc::crc32c;
 use crate::durable::Durable;
 use crate::layout::{Layout, LayoutError, Place, VERSION};
-use crate::shown::Shown;
+use crate::paired::Paired;
 use crate::store::{Copied, Store};
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 use crate::tag::{Decoded, PageInfo, PageKind, SegmentInfo, Tag};
@@ -31,7 +31,7 @@ struct Filling {
 /// A device in margay's format.
 #[derive(Debug)]
 pub struct Formatted<F> {
-    pub(crate) device: Shown<F>,
+    pub(crate) device: Paired<F>,
     pub(crate) geometry: Geometry,
     pub(crate) layout: Layout,
     superblock: [u8; SUPERBLOCK_BYTES],
@@ -103,14 +103,9 @@ impl<F: Flash> Formatted<F> {
     /// Uses a device with the layout for `owners` different owners. `superblock` is copied into each segment
     /// header of a byte-programmable device.
     pub fn new(device: F, owners: u64, superblock: [u8; SUPERBLOCK_BYTES]) -> Result<Self, LayoutError> {
-        let device = match Superblock::decode(&superblock) {
-            Ok(superblock) if superblock.has_summaries() => {
-                Shown::with_summaries(device, &superblock.geometry, superblock.uuid)
-            }
-            _ => Shown::new(device),
-        };
+        let device = Paired::new(device);
         let geometry = *device.geometry();
-        let layout = Layout::new(&geometry, owners)?.with_summaries(&geometry, device.has_summaries())?;
+        let layout = Layout::new(&geometry, owners)?;
         let layout = Layout { names_place: Superblock::names_place(&superblock), ..layout };
         let tag_bytes = layout.tag_bytes();
         let durable = Durable::new(device.is_cached());
@@ -198,9 +193,6 @@ impl<F: Flash> Formatted<F> {
         let mut list = self.unused_lists.pop().unwrap_or_default();
         list.extend(pages);
         self.filling.push(Filling { segment, info, pages: list });
-        if let Some((summaries, _)) = self.device.summaries() {
-            summaries.resume(segment);
-        }
     }
 
     /// Makes room for filling so many segments at a time, so that nothing is allocated for it later.
@@ -380,18 +372,7 @@ impl<F: Flash> Store for Formatted<F> {
 
     fn finish(&mut self, segment: SegmentId, _: Ppn) -> Result<(), FlashError> {
         self.end_filling(segment);
-        match self.device.summaries() {
-            Some((summaries, device)) => summaries.finish(device, segment),
-            None => Ok(()),
-        }
-    }
-
-    fn next_page(&self, segment: SegmentId) -> Option<Ppn> {
-        self.device.next_page(segment)
-    }
-
-    fn has_taken(&mut self) -> bool {
-        self.device.summaries().is_some_and(|(summaries, _)| summaries.has_taken())
+        Ok(())
     }
 
     fn read(&mut self, ppn: Ppn, owner: u64, data: &mut [u8]) -> Result<ReadStatus, FlashError> {

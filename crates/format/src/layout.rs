@@ -138,19 +138,6 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The same with tags in summaries: the last page of a segment is not one of data.
-    ///
-    /// # Errors
-    /// [`LayoutError::NoDataPages`].
-    pub fn with_summaries(self, geometry: &Geometry, has_summaries: bool) -> Result<Self, LayoutError> {
-        let summary_pages = u32::from(has_summaries);
-        let (pages_per_segment, metadata_pages) = (geometry.pages_per_segment(), self.header_pages + summary_pages);
-        if metadata_pages >= pages_per_segment {
-            return Err(LayoutError::NoDataPages { pages_per_segment, metadata_pages });
-        }
-        Ok(Self { summary_pages, ..self })
-    }
-
     /// Ledger and window entries: a window over the whole segment if it fits, else over half of it, else what
     /// fits; the ledger takes what is left.
     fn tail(geometry: &Geometry, owner_bytes: u8) -> (u8, u8) {
@@ -165,11 +152,6 @@ impl Layout {
     /// Bytes of a whole tag.
     pub const fn tag_bytes(&self) -> usize {
         TAG_BYTES + self.ledger as usize * 8 + self.window as usize * (self.owner_bytes as usize + 2)
-    }
-
-    /// Pages of the anchor. With summaries they are pairs.
-    pub const fn anchor_pages(&self, geometry: &Geometry) -> u32 {
-        geometry.pages_per_segment() / if self.summary_pages > 0 { 2 } else { 1 }
     }
 
     /// Data pages of a segment.
@@ -205,18 +187,12 @@ mod tests {
     #[test]
     fn pairs_of_pages_are_the_shape_of_a_device_without_room_only_if_they_are_allowed() {
         let bare = Geometry::new(192, 32, 4096).unwrap().with_spare(16);
-        assert_eq!(
-            geometry_to_format(&bare, false, true),
-            Ok((Geometry::new(190, 32, 4096).unwrap().with_spare(64), true))
-        );
-        assert_eq!(geometry_to_format(&bare, false, false), Err(LayoutError::NeedsPairs { spare_bytes: 16 }));
-        let long = Geometry::new(192, 256, 4096).unwrap().with_spare(16);
-        assert_eq!(geometry_to_format(&long, false, true), Err(LayoutError::NeedsPairs { spare_bytes: 16 }));
-        assert_eq!(geometry_to_format(&bare, true, true).map(|(shown, _)| shown.pages_per_segment()), Ok(16));
+        assert_eq!(geometry_to_format(&bare, false), Err(LayoutError::NeedsPairs { spare_bytes: 16 }));
+        assert_eq!(geometry_to_format(&bare, true).map(|shown| shown.pages_per_segment()), Ok(16));
         for enough in [bare.with_spare(64), bare.byte_programmable()] {
             assert_eq!(
-                (geometry_to_format(&enough, false, true), geometry_to_format(&enough, true, false)),
-                (Ok((enough, false)), Ok((enough, false)))
+                (geometry_to_format(&enough, false), geometry_to_format(&enough, true)),
+                (Ok(enough), Ok(enough))
             );
         }
     }

@@ -18,11 +18,10 @@ mod header;
 mod holes;
 mod layout;
 mod log_state;
+mod paired;
 mod retired;
 mod scan;
-mod shown;
 mod store;
-mod summaries;
 mod superblock;
 mod tag;
 mod translation;
@@ -41,14 +40,12 @@ pub use header::{HeaderPage, ObjectHeader, ObjectKind, Time};
 pub use holes::HolePage;
 pub use layout::{Layout, LayoutError, Place, TAG_BYTES, VERSION};
 pub use log_state::{LogState, OpenSegment, SegmentRecord, SegmentState};
+pub use paired::{geometry_to_format, shown_geometry};
 pub use retired::{decode_retired, encode_retired};
 pub use scan::{FoundPage, FoundSegment};
-pub use shown::{geometry_to_format, shown_geometry};
 pub use store::{Copied, Plain, Store};
-pub use summaries::summaries_geometry;
 pub use superblock::{
-    ClientKind, HOLE_PAGES, MAP_ON_FLASH, SUPERBLOCK_BYTES, Superblock, SuperblockError, TAGS_IN_SUMMARIES,
-    TAGS_NAME_PLACE,
+    ClientKind, HOLE_PAGES, MAP_ON_FLASH, SUPERBLOCK_BYTES, Superblock, SuperblockError, TAGS_NAME_PLACE,
 };
 pub use tag::{Decoded, Earlier, PageInfo, PageKind, SegmentInfo, Tag};
 pub use translation::{

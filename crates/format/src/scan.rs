@@ -2,7 +2,6 @@
 
 use crate::formatted::{Formatted, MARKS_BYTES, Marks};
 use crate::layout::{Layout, Place, TAG_BYTES};
-use crate::summaries::Contents;
 use crate::tag::{Decoded, Earlier, PageInfo, PageKind, SegmentInfo, Tag};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Ppn, ReadStatus, SegmentId};
@@ -113,12 +112,6 @@ impl<F: Flash> Formatted<F> {
         if self.device.is_known_erased(segment) {
             return Ok(found);
         }
-        if segment.0 >= self.layout.reserved_segments
-            && let Some(contents) = self.device.contents(segment)
-        {
-            self.scan_contents(segment, contents?, &mut found);
-            return Ok(found);
-        }
         let last = self.see(self.geometry.first_page(segment).0 + self.geometry.pages_per_segment() - 1, &mut found)?;
         match mark {
             Some(mark) if !matches!(&last, Seen::Tag(tag) if tag.page.seq <= mark) => {
@@ -176,26 +169,6 @@ impl<F: Flash> Formatted<F> {
             Ok((Decoded::Damaged, _)) | Err(FlashError::Uncorrectable { .. }) => Seen::Damaged,
             Err(error) => return Err(error),
         })
-    }
-
-    /// What the summaries say of a segment.
-    fn scan_contents(&mut self, segment: SegmentId, contents: Contents, found: &mut FoundSegment) {
-        let first = self.geometry.first_page(segment).0;
-        found.reads += 1;
-        found.touched = contents.next > 0;
-        found.next = Ppn(first + contents.next);
-        found.damaged.extend(contents.unreadable.iter().map(|index| Ppn(first + index)));
-        for (index, bytes) in contents.tags.iter().rev() {
-            let ppn = Ppn(first + index);
-            match Tag::decode(&self.layout, ppn, bytes) {
-                Decoded::Tag(tag) => {
-                    found.info.get_or_insert(tag.segment);
-                    found.pages.push(FoundPage::of(ppn, &tag));
-                }
-                Decoded::Newer(version) => found.newer = Some(version),
-                _ => found.damaged.push(ppn),
-            }
-        }
     }
 
     /// `seen` is what was just read of the last page.

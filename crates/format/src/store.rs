@@ -89,17 +89,6 @@ pub trait Store {
         false
     }
 
-    /// Whether pages of segments that are being filled were taken for summaries since this was asked last, so that
-    /// [`Store::next_page`] has to be.
-    fn has_taken(&mut self) -> bool {
-        false
-    }
-
-    /// The next page of a segment that is being filled which is not taken, if that is known.
-    fn next_page(&self, _segment: SegmentId) -> Option<Ppn> {
-        None
-    }
-
     /// Nothing is programmed any more: what is in memory is not what is on flash.
     fn stop_writing(&mut self) {}
 }

@@ -13,7 +13,7 @@ const MAGIC: &[u8; 8] = b"MARGAY\x00\x01";
 pub const SUPERBLOCK_BYTES: usize = 384;
 
 /// Features that a reader must know; unknown bits keep the device from being mounted.
-pub const KNOWN_INCOMPATIBLE: u32 = HOLE_PAGES | TAGS_NAME_PLACE | MAP_ON_FLASH | TAGS_IN_SUMMARIES;
+pub const KNOWN_INCOMPATIBLE: u32 = HOLE_PAGES | TAGS_NAME_PLACE | MAP_ON_FLASH;
 /// Feature of a file system that a reader must know: pages of holes (FORMAT.md, "Holes").
 pub const HOLE_PAGES: u32 = 1;
 /// Feature that a reader must know: the checksum of a tag covers the number of its page.
@@ -21,8 +21,6 @@ pub const TAGS_NAME_PLACE: u32 = 2;
 /// Feature of a disk that a reader must know: its map is on flash (FORMAT.md, "Translation pages"). It is set by writing a superblock
 /// that names entries of a translation page.
 pub const MAP_ON_FLASH: u32 = 4;
-/// Feature that a reader must know: the tags of pages are in summaries (FORMAT.md, "Summaries").
-pub const TAGS_IN_SUMMARIES: u32 = 8;
 /// Feature that may be ignored: the endurance of segments is behind the other fields. It is set by writing a superblock that names one.
 pub const HAS_ENDURANCE: u32 = 1;
 /// Features that a writer must know; unknown bits allow reading only.
@@ -147,11 +145,6 @@ fn shape(geometry: &Geometry) -> String {
 impl core::error::Error for SuperblockError {}
 
 impl Superblock {
-    /// Whether the tags of pages are in summaries.
-    pub const fn has_summaries(&self) -> bool {
-        self.incompatible & TAGS_IN_SUMMARIES != 0
-    }
-
     /// Its bytes; [`SuperblockError::TooLong`] if policy texts and ranges do not fit.
     pub fn encode(&self) -> Result<[u8; SUPERBLOCK_BYTES], SuperblockError> {
         let texts = [&self.selection, &self.placement, &self.leveling];
@@ -368,8 +361,8 @@ pub(crate) mod tests {
         bytes[12] = VERSION + 1;
         assert_eq!(reseal(bytes), Err(SuperblockError::Newer { version: VERSION + 1 }));
         let mut unknown = superblock();
-        unknown.incompatible = 16;
-        assert_eq!(Superblock::decode(&unknown.encode().unwrap()), Err(SuperblockError::UnknownFeatures { bits: 16 }));
+        unknown.incompatible = 8;
+        assert_eq!(Superblock::decode(&unknown.encode().unwrap()), Err(SuperblockError::UnknownFeatures { bits: 8 }));
         unknown.incompatible = 0;
         unknown.read_only_compatible = 1;
         assert!(Superblock::decode(&unknown.encode().unwrap()).unwrap().is_read_only_to_us());

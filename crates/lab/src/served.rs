@@ -363,8 +363,7 @@ fn format_options(formatted: &Superblock) -> Result<FormatOptions, Box<dyn std::
         uuid: formatted.uuid,
         created_s: formatted.created_s,
         // Without effect on other devices.
-        pair_pages: !formatted.has_summaries(),
-        summaries: formatted.has_summaries(),
+        pair_pages: true,
         endurance_erases: formatted.endurance_erases,
         erases: Vec::new(),
     };

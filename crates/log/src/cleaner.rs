@@ -143,10 +143,8 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// Whether the rest of a victim may wait although no segment is free, because its pages fit the open segments.
     fn may_wait(&self, victim: SegmentId) -> bool {
         let room: u32 = self.heads.iter().map(Head::room).sum();
-        // A page for what is pending and one more, and what summaries may take before the victim is erased.
-        let more = 2 + if self.config.summary_pages > 0 { self.open_heads().count() as u32 } else { 0 };
         let valid = self.segments.valid[victim.index()];
-        self.config.is_paced() && (room >= valid + more || self.relocation.head.room() >= valid + more - 2)
+        self.config.is_paced() && (room >= valid + 2 || self.relocation.head.room() >= valid)
     }
 
     fn begin_cleaning<C: Client<O>>(&mut self, client: &C) -> Option<SegmentId> {
@@ -349,7 +347,6 @@ impl<D: Store, O: Owner> Log<D, O> {
         let (copied, result) = self.copy_pages(client, victim, first, bits, head.next, end);
         let count = copied.1 - head.next;
         self.heads[stream as usize].next += count;
-        self.skip_taken();
         self.counters.copies += u64::from(count);
         if let Err(error) = result {
             self.after_failed_program(stream, error)?;
@@ -490,10 +487,6 @@ impl<D: Store, O: Owner> Log<D, O> {
                 erased = self.erase_on_device(segment);
             }
         }
-        if erased == Err(FlashError::NoPlace) {
-            // It was not tried.
-            return Err(FlashError::NoPlace.into());
-        }
         if !is_final(&erased) {
             // It may be erased or not, and what it held is nowhere else.
             self.device.stop_writing();
@@ -539,7 +532,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                     return Err(error);
                 }
             };
-            self.advance(stream);
+            self.heads[stream as usize].next += 1;
             self.counters.copies += 1;
             self.counters.lost_pages += u64::from(lost);
             self.note_owner(to, owner);
@@ -551,10 +544,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.read_owners_of(victim)?;
         }
         // The segment may have held what a trim outdated that is not on flash yet, and older copies may be elsewhere.
-        let written = self.write_pending(client);
-        // What it held was nowhere else.
-        self.sync()?;
-        written
+        self.write_pending(client)
     }
 
     /// Programs a page that is on flash no more: at `to`, or behind it if that fails for a moment. Returns where.

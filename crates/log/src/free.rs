@@ -36,9 +36,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let i = segment.index();
         let info = info_after_erase(&self.segments, segment);
         self.adapt_to_syncs(*free);
-        let erased = self.free.make_erased(&mut self.device, free, info);
-        self.skip_taken();
-        if erased? {
+        if self.free.make_erased(&mut self.device, free, info)? {
             self.count_erase(segment, info);
         }
         self.segments.stream[i] = stream;
@@ -64,7 +62,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             // Entries of the segment's earlier pages must not be taken for those of pages not yet written.
             self.placement.clear(Ppn(first), self.geometry.pages_per_segment());
         }
-        Ok(if D::KEEPS_INFO { self.skip_in(Head { segment, next, end }) } else { Head { segment, next, end } })
+        Ok(Head { segment, next, end })
     }
 
     /// Gives a segment without valid pages free, or retires it. It is erased at once, or, where that needs a sync, before
@@ -81,9 +79,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.segments.state[i] = State::Free;
         let info = info_after_erase(&self.segments, segment);
         let freed_seq = self.device.defers_erases().then_some(self.seq);
-        let given = self.free.give(&mut self.device, segment, info, freed_seq);
-        self.skip_taken();
-        match given? {
+        match self.free.give(&mut self.device, segment, info, freed_seq)? {
             Freed::Erased => self.count_erase(segment, info),
             Freed::Waits => {}
             Freed::Retired => self.note_retired(segment),
@@ -94,9 +90,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// Erases a segment and counts it.
     pub(crate) fn erase_on_device(&mut self, segment: SegmentId) -> Result<(), FlashError> {
         let info = info_after_erase(&self.segments, segment);
-        let erased = self.device.erase(segment, info);
-        self.skip_taken();
-        erased?;
+        self.device.erase(segment, info)?;
         self.count_erase(segment, info);
         Ok(())
     }
@@ -112,18 +106,16 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// Erases ahead, in idle time, a segment that was given free since the start. False if there is none.
     pub(crate) fn erase_ahead(&mut self) -> Result<bool, LogError> {
         let segments = &self.segments;
-        let erased = self.free.erase_ahead(&mut self.device, |id| info_after_erase(segments, id));
-        self.skip_taken();
-        Ok(erased?.map(|(free, is_free)| self.note_erased(free, is_free)).is_some())
+        let erased = self.free.erase_ahead(&mut self.device, |id| info_after_erase(segments, id))?;
+        Ok(erased.map(|(free, is_free)| self.note_erased(free, is_free)).is_some())
     }
 
     /// Erases the free segment at this place of the list, if it has to be erased before use. Returns it, or `None` if the
     /// list ends before.
     pub(crate) fn erase_free(&mut self, at: usize) -> Result<Option<(SegmentId, bool)>, FlashError> {
         let segments = &self.segments;
-        let erased = self.free.erase_at(&mut self.device, at, |id| info_after_erase(segments, id));
-        self.skip_taken();
-        Ok(erased?.map(|(free, is_free)| self.note_erased(free, is_free)))
+        let erased = self.free.erase_at(&mut self.device, at, |id| info_after_erase(segments, id))?;
+        Ok(erased.map(|(free, is_free)| self.note_erased(free, is_free)))
     }
 
     /// Whether a segment is free and has to be erased before use. O(free segments).
@@ -139,42 +131,6 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.count_erase(free.segment, info_after_erase(&self.segments, free.segment));
         }
         (free.segment, is_free)
-    }
-
-    /// Skips the pages that the device has taken for summaries of its own. After all that may write one: an erase, a sync, the end
-    /// of a segment.
-    #[inline]
-    pub(crate) fn skip_taken(&mut self) {
-        if D::KEEPS_INFO && self.device.has_taken() {
-            self.skip_pages();
-        }
-    }
-
-    /// A page of a stream was programmed.
-    #[inline]
-    pub(crate) fn advance(&mut self, stream: u8) {
-        self.heads[usize::from(stream)].next += 1;
-        self.skip_taken();
-    }
-
-    #[cold]
-    fn skip_pages(&mut self) {
-        for stream in 0..self.heads.len() {
-            self.heads[stream] = self.skip_in(self.heads[stream]);
-        }
-        self.relocation.head = self.skip_in(self.relocation.head);
-    }
-
-    /// The open segment behind the pages that were taken.
-    fn skip_in(&mut self, head: Head) -> Head {
-        let next = self.device.next_page(head.segment).filter(|_| head.is_open());
-        let next = next.map_or(head.next, |next| next.0.clamp(head.next, head.end));
-        if next > head.next {
-            self.valid.fill(head.next, next, false);
-            self.segments.valid[head.segment.index()] -= next - head.next;
-            self.counters.metadata_pages += u64::from(next - head.next);
-        }
-        Head { next, ..head }
     }
 
     /// The page of a stream that is next may hold anything: its program has failed.

@@ -381,9 +381,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let i = head.segment.index();
         self.valid.fill(head.next, head.end, false);
         self.segments.valid[i] -= head.end - head.next;
-        let finished = self.device.finish(head.segment, Ppn(head.next));
-        self.skip_taken();
-        finished?;
+        self.device.finish(head.segment, Ppn(head.next))?;
         self.counters.metadata_pages += u64::from(self.config.summary_pages);
         self.segments.state[head.segment.index()] = State::Sealed;
         self.segments.sealed_writes[i] = self.now.writes;
@@ -482,16 +480,6 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// The device.
     pub fn device(&self) -> &D {
         &self.device
-    }
-
-    /// Returns when everything that was written so far survives a power cut.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub fn sync(&mut self) -> Result<(), FlashError> {
-        let synced = self.device.sync();
-        self.skip_taken();
-        synced
     }
 
     /// The device, for reads that do not count as host reads.

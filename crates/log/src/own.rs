@@ -44,7 +44,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                 self.after_failed_program(stream, error)?;
                 continue;
             }
-            self.advance(stream);
+            self.heads[stream as usize].next += 1;
             self.counters.metadata_pages += 1;
             self.note_owner(to, owner);
             self.placement.clear(to, 1);

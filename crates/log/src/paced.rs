@@ -74,7 +74,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             let to = Ppn(self.heads[stream as usize].next);
             match self.program(to, data, page) {
                 Ok(()) => {
-                    self.advance(stream);
+                    self.heads[stream as usize].next += 1;
                     return Ok(to);
                 }
                 Err(error) => self.after_failed_program(stream, error)?,
@@ -140,7 +140,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             if !self.heads[stream as usize].is_open() {
                 match self.open(stream) {
                     // All that were free have failed: the cleaner wins others.
-                    Err(LogError::NoSpace { data_pages: 1.., .. }) => {}
+                    Err(LogError::NoSpace { .. }) => {}
                     result => result?,
                 }
             }
@@ -369,7 +369,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                 self.after_failed_program(stream, error)?;
                 continue;
             }
-            self.advance(stream);
+            self.heads[stream as usize].next += 1;
             self.note_owner(to, owner);
             // Making room may have moved it.
             match from.and_then(|_| client.locate(owner)) {
@@ -443,7 +443,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.after_failed_program(stream, error)?;
             return Ok(false);
         }
-        self.advance(stream);
+        self.heads[stream as usize].next += 1;
         self.counters.copies += 1;
         self.note_owner(to, owner);
         self.placement.moved(from, 1, to, 1);

@@ -45,7 +45,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         page[..bytes.len()].copy_from_slice(bytes);
         log.write_own(client, copy, &page)?;
         log.write_pending(client)?;
-        log.sync()?;
+        log.device.sync()?;
         Ok((log, anchor))
     }
 
@@ -66,20 +66,6 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
     /// makes sure that a segment is free. Returns the anchor that the next stop needs; `None` if nothing may be written, because
     /// neither the anchor nor the checkpoint that it names can be erased any more: a later mount would go by that checkpoint.
     pub fn start<C: Client<O>>(
-        &mut self,
-        client: &mut C,
-        superblock: &Superblock,
-        restored: &Restored<O>,
-        work: StartWork,
-    ) -> Result<Option<Anchor>, LogError> {
-        match self.start_writing(client, superblock, restored, work) {
-            // Not even a summary can be written.
-            Err(LogError::NoSpace { data_pages: 0, .. }) => Ok(None),
-            result => result,
-        }
-    }
-
-    fn start_writing<C: Client<O>>(
         &mut self,
         client: &mut C,
         superblock: &Superblock,
@@ -109,7 +95,6 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
                 }
             }
         }
-        self.skip_taken();
         for (segment, restored) in (0..).map(SegmentId).zip(&restored.segments) {
             if restored.state == State::Free && !restored.needs_erase {
                 self.device_mut().note_free(segment, restored.erases);
@@ -127,7 +112,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
                 Ok(()) | Err(LogError::NoSpace { .. }) => {}
                 Err(error) => return Err(error),
             }
-            self.sync()?;
+            self.device_mut().sync()?;
         }
         while self.free_segments() == 0 && self.erase_empty()? {}
         if checkpoint.is_none() {

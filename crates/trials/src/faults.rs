@@ -153,7 +153,7 @@ impl WearOut<'_> {
         let setup = self.setup;
         let mut device = device(setup);
         device.wear_out_after(12);
-        let mut oracle = Oracle::new(setup.pages()).cached(setup.chip.needs_flush(false));
+        let mut oracle = Oracle::new(setup.pages());
         let mut disk = text("format", setup.format(&mut device))?;
         let mut round = 0;
         let error = loop {
@@ -316,7 +316,6 @@ impl MetadataFlips<'_> {
             for ppn in 0..geometry.pages() {
                 let is_metadata = geometry.page_in_segment(Ppn(ppn)) < config.header_pages
                     || setup.chip == Chip::Pairs && ppn % 2 == 1
-                    || setup.chip == Chip::Summaries && device.page_bytes_mut(Ppn(ppn)).starts_with(b"MGSU")
                     || geometry.segment_of(Ppn(ppn)).0 < config.reserved_segments;
                 let first = if is_metadata { 0 } else { page_bits };
                 let end = page_bits + geometry.spare_bytes() as usize * 8;

@@ -18,32 +18,21 @@ pub enum Chip {
     Nor,
     /// NAND without a usable spare area: pages in pairs.
     Pairs,
-    /// NAND without a usable spare area: tags in summaries.
-    Summaries,
 }
 
 impl Chip {
     /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Nand, Self::SmallSpare, Self::Nor, Self::Pairs, Self::Summaries];
-    /// Those that a hybrid-mapped store can be on.
-    pub const HYBRID: [Self; 4] = [Self::Nand, Self::SmallSpare, Self::Nor, Self::Pairs];
+    pub const ALL: [Self; 4] = [Self::Nand, Self::SmallSpare, Self::Nor, Self::Pairs];
 
     pub(crate) fn geometry(self, segments: u32, pages: u32) -> Geometry {
         match self {
             Self::Nand => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(160)),
             Self::SmallSpare => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(64)),
             Self::Pairs => Geometry::new(segments, pages * 2, 512),
-            // Two segments more are kept for summaries.
-            Self::Summaries => Geometry::new(segments + 2, pages + 1, 512),
             // Two header pages hold the table.
             Self::Nor => Geometry::new(segments, pages + 2, 512).map(Geometry::byte_programmable),
         }
         .expect("a small geometry is possible")
-    }
-
-    /// Whether what was written to this kind of chip, on a device that is cached or is not, is durable after a flush only.
-    pub(crate) fn needs_flush(self, is_cached: bool) -> bool {
-        is_cached || self == Self::Summaries
     }
 
     /// The page of the chip that holds the data of a page of the log.
@@ -69,7 +58,7 @@ pub struct Setup {
 }
 
 /// Policies and marks of the campaigns: small, so that much happens in few operations.
-pub(crate) fn store_options(chip: Chip, selection: &str, leveling: &str) -> StoreOptions {
+pub(crate) fn store_options(selection: &str, leveling: &str) -> StoreOptions {
     let defaults = FormatOptions::default().store;
     StoreOptions {
         selection: SelectionSpec::known(selection),
@@ -78,8 +67,7 @@ pub(crate) fn store_options(chip: Chip, selection: &str, leveling: &str) -> Stor
         low_water: 2,
         high_water: 2,
         uuid: [1; 16],
-        pair_pages: chip == Chip::Pairs,
-        summaries: chip == Chip::Summaries,
+        pair_pages: true,
         ..defaults
     }
 }
@@ -88,7 +76,7 @@ impl Setup {
     /// A small device, as full as it can be with any placement to the percentage.
     pub fn new(chip: Chip, selection: &str, placement: &str, leveling: &str, percent: u32) -> Self {
         let geometry = chip.geometry(SEGMENTS, 8);
-        let store = store_options(chip, selection, leveling);
+        let store = store_options(selection, leveling);
         let with = |placement: &str| FormatOptions {
             store: store.clone(),
             placement: PlacementSpec::known(placement),

@@ -3,7 +3,7 @@ use crate::translation::{AnyFtl, Translation};
 use crate::{FormatOptions, OpenOptions, VolumeError};
 use alloc::vec::Vec;
 use margay_flash::{Flash, FlashError, Geometry, Lpn, Ppn, SegmentId};
-use margay_format::{Anchor, ClientKind, Formatted, Store, Superblock, find_superblock, max_map_entries};
+use margay_format::{Anchor, ClientKind, Formatted, Layout, Store, Superblock, find_superblock, max_map_entries};
 use margay_ftl::{FtlError, MountReport, OwnPages, min_map_bytes};
 use margay_log::{Config, Hint};
 use margay_policy::PlacementSpec;
@@ -81,11 +81,14 @@ fn with_map(superblock: Superblock, options: &FormatOptions) -> Superblock {
     Superblock { map_entries, map_memory_bytes: map.memory_bytes, ..superblock }
 }
 
-fn limit_pages_with(raw: &Geometry, options: &FormatOptions, placement: &PlacementSpec) -> Result<u32, VolumeError> {
-    let shape = options.store.shape(raw)?;
-    let geometry = &shape.geometry;
-    let layout = shape.layout(u64::from(geometry.pages()))?;
-    let mut superblock = with_map(options.store.superblock(&shape, ClientKind::Disk, placement), options);
+fn limit_pages_with(
+    geometry: &Geometry,
+    options: &FormatOptions,
+    placement: &PlacementSpec,
+) -> Result<u32, VolumeError> {
+    let geometry = &options.store.geometry(geometry)?;
+    let layout = Layout::new(geometry, u64::from(geometry.pages()))?;
+    let mut superblock = with_map(options.store.superblock(geometry, ClientKind::Disk, placement), options);
     let config = config(&superblock, &layout)?;
     let streams = u32::from(placement.streams()) + u32::from(config.more_streams());
     let limit = config.limit_pages(geometry, streams).map_err(FtlError::from)?;
@@ -99,7 +102,8 @@ fn limit_pages_with(raw: &Geometry, options: &FormatOptions, placement: &Placeme
 /// # Errors
 /// The options do not fit the device.
 pub fn min_map_memory_bytes(geometry: &Geometry, options: &FormatOptions) -> Result<u64, VolumeError> {
-    Ok(min_map_bytes(OwnPages::of(&superblock_of(geometry, options)?)))
+    let geometry = options.store.geometry(geometry)?;
+    Ok(min_map_bytes(OwnPages::of(&superblock_of(&geometry, options)?)))
 }
 
 fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock, VolumeError> {
@@ -111,9 +115,8 @@ fn superblock(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock
     }
 }
 
-fn superblock_of(raw: &Geometry, options: &FormatOptions) -> Result<Superblock, VolumeError> {
-    let (limit, shape) = (limit_pages(raw, options)?, options.store.shape(raw)?);
-    let geometry = &shape.geometry;
+fn superblock_of(geometry: &Geometry, options: &FormatOptions) -> Result<Superblock, VolumeError> {
+    let limit = limit_pages(geometry, options)?;
     let exported_pages = options.exported_pages.unwrap_or((u64::from(geometry.pages()) * 9 / 10) as u32);
     if exported_pages > limit || exported_pages == 0 {
         let bytes = |pages: u32| u64::from(pages) * u64::from(geometry.page_bytes());
@@ -127,10 +130,10 @@ fn superblock_of(raw: &Geometry, options: &FormatOptions) -> Result<Superblock, 
     check_ranges(&options.read_only_ranges, exported_pages, geometry.page_bytes())?;
     let read_only_ranges = options.read_only_ranges.clone();
     let has_room = |placement: &PlacementSpec| {
-        limit_pages_with(raw, options, placement).is_ok_and(|limit| exported_pages <= limit)
+        limit_pages_with(geometry, options, placement).is_ok_and(|limit| exported_pages <= limit)
     };
     let placement = placements(options).find(has_room).expect("the last one has room");
-    let superblock = with_map(options.store.superblock(&shape, ClientKind::Disk, &placement), options);
+    let superblock = with_map(options.store.superblock(geometry, ClientKind::Disk, &placement), options);
     Ok(Superblock { exported_pages, read_only_ranges, ..superblock })
 }
 
@@ -152,7 +155,7 @@ impl<F: Flash> Disk<F> {
     /// was, if the options do not fit it. If so many segments cannot be erased that what is to be exported has no room, it fails,
     /// too, and the device is not formatted then.
     pub fn format(device: F, options: &FormatOptions) -> Result<Self, VolumeError> {
-        let superblock = superblock(device.geometry(), options)?;
+        let superblock = superblock(&options.store.geometry(device.geometry())?, options)?;
         let (store, config) = store(device, &superblock)?;
         let store = store.used_before(options.store.erases.clone());
         let policies = policies(&superblock, &config)?;

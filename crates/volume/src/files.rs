@@ -4,7 +4,7 @@ use crate::{FilesFormatOptions, FilesOpenOptions, VolumeError};
 use alloc::format;
 use alloc::vec::Vec;
 use margay_flash::{Flash, Geometry};
-use margay_format::{ClientKind, Formatted, HOLE_PAGES, Superblock};
+use margay_format::{ClientKind, Formatted, HOLE_PAGES, Layout, Superblock};
 use margay_fs::{AllocatorSpec, FoundFs, Fs, FsCheck, Problem, find, owners};
 
 /// Streams for which room is kept, so that the allocator can be changed later.
@@ -54,20 +54,19 @@ fn allocator(geometry: &Geometry, options: &FilesFormatOptions) -> AllocatorSpec
     }
 }
 
-fn superblock(raw: &Geometry, options: &FilesFormatOptions) -> Result<Superblock, VolumeError> {
-    let shape = options.store.shape(raw)?;
-    let layout = shape.layout(owners())?;
-    let allocator = allocator(&shape.geometry, options);
-    let superblock = options.store.superblock(&shape, ClientKind::FileSystem, &allocator);
+fn superblock(geometry: &Geometry, options: &FilesFormatOptions) -> Result<Superblock, VolumeError> {
+    let layout = Layout::new(geometry, owners())?;
+    let allocator = allocator(geometry, options);
+    let superblock = options.store.superblock(geometry, ClientKind::FileSystem, &allocator);
     let streams = MIN_STREAMS.max(allocator.streams().into());
-    let exported_pages = config(&superblock, &layout)?.limit_pages(&shape.geometry, streams)?;
+    let exported_pages = config(&superblock, &layout)?.limit_pages(geometry, streams)?;
     Ok(Superblock { exported_pages, incompatible: superblock.incompatible | HOLE_PAGES, ..superblock })
 }
 
 /// Formats a device with a file system: all that is on it is lost. Fails, with the device as it was, if the options do not
 /// fit it.
 pub fn format_files<F: Flash>(device: F, options: &FilesFormatOptions) -> Result<Files<F>, VolumeError> {
-    let superblock = superblock(device.geometry(), options)?;
+    let superblock = superblock(&options.store.geometry(device.geometry())?, options)?;
     let store = formatted(device, &superblock, owners())?.used_before(options.store.erases.clone());
     let config = config(&superblock, store.layout())?;
     let policies = policies(&superblock, &config)?;

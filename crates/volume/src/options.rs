@@ -2,9 +2,7 @@ use crate::VolumeError;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use margay_flash::{Flash, Geometry};
-use margay_format::{
-    ClientKind, Formatted, Layout, LayoutError, Superblock, TAGS_IN_SUMMARIES, TAGS_NAME_PLACE, geometry_to_format,
-};
+use margay_format::{ClientKind, Formatted, Layout, LayoutError, Superblock, TAGS_NAME_PLACE, geometry_to_format};
 use margay_log::{Config, Policies};
 use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Sizing};
 
@@ -31,30 +29,11 @@ pub struct StoreOptions {
     /// Accept half of the capacity, and two programs for each page, on a device that has neither a spare area of 64 usable
     /// bytes a page nor bytes that can be programmed one by one. Without this, formatting such a device is an error.
     pub pair_pages: bool,
-    /// On such a device: keep that information in summaries, at full capacity. **Not to be used yet:** on chips with many pages in
-    /// a segment it has lost data after programs that failed (docs/mtd.md, "Limits").
-    #[doc(hidden)]
-    pub summaries: bool,
     /// Erases that a segment endures, as its maker says, for [`crate::Health`]; 0 if that is not known.
     pub endurance_erases: u32,
     /// Erases of each segment so far, by number, as [`crate::history`] finds them on a device that was formatted before: they
     /// are counted on. Empty for a new device.
     pub erases: Vec<u32>,
-}
-
-/// How the format sees a device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    pub geometry: Geometry,
-    /// Tags are in summaries.
-    pub has_summaries: bool,
-}
-
-impl Shape {
-    /// Where everything lies for so many owners.
-    pub fn layout(&self, owners: u64) -> Result<Layout, LayoutError> {
-        Layout::new(&self.geometry, owners)?.with_summaries(&self.geometry, self.has_summaries)
-    }
 }
 
 impl StoreOptions {
@@ -68,30 +47,27 @@ impl StoreOptions {
             uuid: [0; 16],
             created_s: 0,
             pair_pages: false,
-            summaries: false,
             endurance_erases: 0,
             erases: Vec::new(),
         }
     }
 
-    /// How the format is to see a device.
-    pub(crate) fn shape(&self, raw: &Geometry) -> Result<Shape, LayoutError> {
-        let (geometry, has_summaries) = geometry_to_format(raw, self.pair_pages, self.summaries)?;
-        Ok(Shape { geometry, has_summaries })
+    /// The shape that the format is to see of a device.
+    pub(crate) fn geometry(&self, raw: &Geometry) -> Result<Geometry, LayoutError> {
+        geometry_to_format(raw, self.pair_pages)
     }
 
     /// The superblock of a store with these options.
-    pub(crate) fn superblock(&self, shape: &Shape, client: ClientKind, placement: &dyn ToString) -> Superblock {
-        let features = if shape.has_summaries { TAGS_IN_SUMMARIES } else { 0 };
+    pub(crate) fn superblock(&self, geometry: &Geometry, client: ClientKind, placement: &dyn ToString) -> Superblock {
         Superblock {
-            geometry: shape.geometry,
+            geometry: *geometry,
             client,
             exported_pages: 1,
             uuid: self.uuid,
             created_s: self.created_s,
             compatible: 0,
             read_only_compatible: 0,
-            incompatible: TAGS_NAME_PLACE | features,
+            incompatible: TAGS_NAME_PLACE,
             low_water: self.low_water,
             high_water: self.high_water,
             max_pages_per_write: self.max_pages_per_write,

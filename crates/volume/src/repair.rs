@@ -27,8 +27,7 @@ fn store_options(superblock: &Superblock) -> Result<StoreOptions, VolumeError> {
         uuid: superblock.uuid,
         created_s: superblock.created_s,
         // A device that was formatted so once is formatted so again.
-        pair_pages: !superblock.has_summaries(),
-        summaries: superblock.has_summaries(),
+        pair_pages: true,
         endurance_erases: superblock.endurance_erases,
         erases: Vec::new(),
     })

@@ -127,7 +127,6 @@ fn make(
         uuid: *uuid::Uuid::new_v4().as_bytes(),
         created_s: u64::try_from(now().secs).unwrap_or(0),
         pair_pages: flash.pair_pages,
-        summaries: false,
         endurance_erases: endurance(flash, &history)?,
         erases: history.erases,
     };

@@ -1,10 +1,12 @@
 # NAND and NOR that the kernel simulates, with bad segments and bit errors. Programs are killed in the middle of their work.
 . /guest/common.sh
 
-# 2 KiB pages with 64 spare bytes, of which the ECC leaves 38; 128 KiB a segment. And 4 KiB pages with 128 spare bytes, of which it
-# leaves 78; 256 KiB a segment. `long` takes all of them (256 and 128 MiB), `short` 256 segments.
+# 2 KiB pages with 64 spare bytes, of which the ECC leaves 38: short tags; 128 KiB a segment. And 4 KiB pages with 128 spare bytes, of
+# which it leaves 78; 256 KiB a segment. `long` takes all of them (256 and 128 MiB), `short` 256 segments. And 512-byte pages with 16
+# spare bytes, which go in pairs; 64 MiB.
 small="id_bytes=0x20,0xf1,0x00,0x15 overridesize=8"
 wide="id_bytes=0x20,0xf1,0x00,0x26 overridesize=8"
+tiny=id_bytes=0x20,0x76
 files=12
 rounds=1
 if [ "$mode" = long ]; then
@@ -15,16 +17,17 @@ if [ "$mode" = long ]; then
 fi
 
 echo "guest: chips that are refused"
+chip nandsim $tiny
+refuses "half of the capacity is not given up unasked" "pair-pages" margay format /dev/mtd0
 chip nandsim $small
 refuses "a new chip holds no disk" "no margay superblock" margay info /dev/mtd0
-refuses "half of the capacity is not given up unasked" "pair-pages" margay format /dev/mtd0
 refuses "a chip has its own shape" "shape of its own" margay format /dev/mtd0 --size 64M
-refuses "the device for reading only" "/dev/mtd0" margay format /dev/mtd0ro --pair-pages
+refuses "the device for reading only" "/dev/mtd0" margay format /dev/mtd0ro
 refuses "another device" "character device of raw flash" margay info /dev/null
 must "pages are read alike by the calls of older kernels" both_ways /dev/mtd0
-must "a chip is formatted" margay format /dev/mtd0 --pair-pages
-refuses "a chip that is used is not formatted unasked" "with --force" margay format /dev/mtd0 --pair-pages
-must "with --force it is" margay format /dev/mtd0 --pair-pages --force
+must "a chip is formatted" margay format /dev/mtd0
+refuses "a chip that is used is not formatted unasked" "with --force" margay format /dev/mtd0
+must "with --force it is" margay format /dev/mtd0 --force
 margay serve /dev/mtd0 --unix /tmp/socket 2>/tmp/serve.log &
 server=$!
 until_true test -S /tmp/socket
@@ -36,7 +39,7 @@ must "after its end it is read" margay info /dev/mtd0
 
 chip nandsim $small
 modprobe ubi mtd=0
-refuses "a chip that UBI has attached" "as ubi0: two programs" margay format /dev/mtd0 --pair-pages --force
+refuses "a chip that UBI has attached" "as ubi0: two programs" margay format /dev/mtd0 --force
 rmmod ubi
 
 # The simulator and the kernel count the bytes of an address of this one in different ways: no operation of it succeeds.
@@ -121,12 +124,22 @@ marked() {
 # thousand.
 faults="weakpages=200:0,300:0,1000:0 weakblocks=12:1,14:1,16:1,18:1,20:1,22:1,24:1,26:1,28:1,30:1 bitflips=1"
 
-echo "guest: NAND of 2 KiB pages in pairs, with bad segments and bit errors"
+echo "guest: NAND of 2 KiB pages with short tags, with bad segments and bit errors"
 chip nandsim $small $faults badblocks=5,70
+disk "short tags, disk"
+margay info /dev/mtd0 >/tmp/info
+must "short tags, disk: segments that failed are marked" marked 2 0
+chip nandsim $small $faults badblocks=0,5,70
+tree "short tags, files"
+margay fs stat /dev/mtd0 >/tmp/info
+must "short tags, files: segments that failed are marked" marked 3 1
+
+echo "guest: NAND of 512-byte pages in pairs, with bad segments and bit errors"
+chip nandsim $tiny $faults badblocks=5,70
 disk "pairs, disk" --pair-pages
 margay info /dev/mtd0 >/tmp/info
 must "pairs, disk: segments that failed are marked" marked 2 0
-chip nandsim $small $faults badblocks=0,5,70
+chip nandsim $tiny $faults badblocks=0,5,70
 tree "pairs, files" --pair-pages
 margay fs stat /dev/mtd0 >/tmp/info
 must "pairs, files: segments that failed are marked" marked 3 1

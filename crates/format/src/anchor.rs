@@ -4,7 +4,7 @@
 use crate::bytes::{PutBytes, Reader, U48_MAX};
 use crate::crc::crc32c;
 use crate::formatted::Formatted;
-use crate::paired::Paired;
+use crate::paired::{PAIRED_SPARE_BYTES, pairs_geometry};
 use crate::store::Store;
 use crate::superblock::{Superblock, SuperblockError};
 use crate::tag::{Decoded, PageInfo, PageKind, SegmentInfo};
@@ -206,7 +206,6 @@ pub fn find_superblock<F: Flash>(
     device: &mut F,
     owner_of_copy: impl Fn(&Superblock) -> (u64, u64),
 ) -> Result<Superblock, FindError> {
-    let mut device = Paired::new(device);
     let geometry = *device.geometry();
     let mut page = vec![0; geometry.page_bytes() as usize];
     let mut why = SuperblockError::NotMargay;
@@ -246,17 +245,22 @@ pub fn find_superblock<F: Flash>(
             Err(error) => return Err(FindError::Flash(error)),
         }
         let Ok(superblock) = Superblock::decode(&page) else { continue };
-        if superblock.geometry != geometry {
-            // Nothing proves this one, but it says more than that there is none.
-            if why == SuperblockError::NotMargay {
-                why = SuperblockError::OtherShape { formatted: superblock.geometry, found: geometry };
+        let superblock = match check_shape(superblock, &geometry) {
+            Ok(superblock) => superblock,
+            Err(FindError::Superblock(error)) => {
+                // Nothing proves this one, but it says more than that there is none.
+                if why == SuperblockError::NotMargay {
+                    why = error;
+                }
+                continue;
             }
-            continue;
-        }
+            Err(error) => return Err(error),
+        };
         // Data of a user may look like one; only its own tag proves it.
         let (owner, owners) = owner_of_copy(&superblock);
         let Ok(encoded) = superblock.encode() else { continue };
-        let Ok(mut formatted) = Formatted::new(&mut *device.device_mut(), owners, encoded) else { continue };
+        let Ok(mut formatted) = Formatted::new(&mut *device, owners, encoded) else { continue };
+        let Some(ppn) = formatted.device.shown_page(ppn) else { continue };
         if let Ok((Decoded::Tag(tag), _)) = formatted.read_tagged(ppn, &mut [])
             && tag.page.owner == owner
             && tag.data_crc == crc32c(&page)
@@ -267,11 +271,15 @@ pub fn find_superblock<F: Flash>(
     Err(FindError::Superblock(why))
 }
 
+/// Whether a device of this shape can be what the superblock was written for: as it is, or in pairs.
 fn check_shape(superblock: Superblock, geometry: &Geometry) -> Result<Superblock, FindError> {
-    if superblock.geometry == *geometry {
+    let formatted = superblock.geometry;
+    if formatted == *geometry || pairs_geometry(geometry) == Some(formatted) {
         return Ok(superblock);
     }
-    Err(FindError::Superblock(SuperblockError::OtherShape { formatted: superblock.geometry, found: *geometry }))
+    let is_paired = formatted.spare_bytes() == PAIRED_SPARE_BYTES;
+    let found = pairs_geometry(geometry).filter(|_| is_paired).unwrap_or(*geometry);
+    Err(FindError::Superblock(SuperblockError::OtherShape { formatted, found }))
 }
 
 /// Why no superblock was found.

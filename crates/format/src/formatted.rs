@@ -100,10 +100,12 @@ impl Marks {
 }
 
 impl<F: Flash> Formatted<F> {
-    /// Uses a device with the layout for `owners` different owners. `superblock` is copied into each segment
-    /// header of a byte-programmable device.
+    /// Uses a device with the layout for `owners` different owners. `superblock` says whether its pages are in pairs, and is
+    /// copied into each segment header of a byte-programmable device.
     pub fn new(device: F, owners: u64, superblock: [u8; SUPERBLOCK_BYTES]) -> Result<Self, LayoutError> {
-        let device = Paired::new(device);
+        let shape = Superblock::decode(&superblock).map(|superblock| superblock.geometry);
+        let shape = shape.unwrap_or_else(|_| *device.geometry());
+        let device = Paired::new(device, &shape);
         let geometry = *device.geometry();
         let layout = Layout::new(&geometry, owners)?;
         let layout = Layout { names_place: Superblock::names_place(&superblock), ..layout };

@@ -7,6 +7,9 @@ pub const VERSION: u8 = 1;
 /// Bytes of a tag without ledger and window.
 pub const TAG_BYTES: usize = 64;
 
+/// Bytes of a short tag: where spare areas have no room for others.
+pub const SHORT_TAG_BYTES: usize = 32;
+
 /// Where the information of a page is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -61,11 +64,11 @@ impl fmt::Display for LayoutError {
             }
             Self::NoPlace { spare_bytes } => write!(
                 f,
-                "no room for the information on pages: it takes a spare area of at least {TAG_BYTES} usable bytes a page (there are {spare_bytes}), or a device that can be programmed byte by byte, or segments of 4 pages and more"
+                "no room for the information on pages: it takes a spare area of at least {SHORT_TAG_BYTES} usable bytes a page (there are {spare_bytes}), or a device that can be programmed byte by byte, or segments of 4 pages and more"
             ),
             Self::NeedsPairs { spare_bytes } => write!(
                 f,
-                "the device has no room for the information on its pages: there are {spare_bytes} usable bytes in the spare area of a page, which takes {TAG_BYTES}, and bytes cannot be programmed one by one. Formatted with --pair-pages (in the library: StoreOptions::pair_pages) it keeps that in every second page, at half the capacity and two programs for each page"
+                "the device has no room for the information on its pages: there are {spare_bytes} usable bytes in the spare area of a page, which takes {SHORT_TAG_BYTES}, and bytes cannot be programmed one by one. Formatted with --pair-pages (in the library: StoreOptions::pair_pages) it keeps that in every second page, at half the capacity and two programs for each page"
             ),
             Self::NoDataPages { pages_per_segment, metadata_pages } => write!(
                 f,
@@ -96,6 +99,8 @@ pub struct Layout {
     pub window: u8,
     /// Whether the checksum of a tag covers the number of its page. Not on devices of earlier versions of margay.
     pub names_place: bool,
+    /// Whether tags are short: the spare area has no room for longer ones (FORMAT.md, "Short tags").
+    pub has_short_tags: bool,
 }
 
 impl Layout {
@@ -120,6 +125,7 @@ impl Layout {
             ledger: 0,
             window: 0,
             names_place: true,
+            has_short_tags: false,
         };
         if geometry.is_byte_programmable() {
             layout.place = Place::Table;
@@ -128,6 +134,8 @@ impl Layout {
             layout.header_pages = (1..pages).find(|header| bytes(*header) <= header * page_bytes).unwrap_or(pages);
         } else if geometry.spare_bytes() as usize >= TAG_BYTES {
             (layout.ledger, layout.window) = Self::tail(geometry, owner_bytes);
+        } else if has_short_tags(geometry) && owner_bytes <= 6 {
+            layout.has_short_tags = true;
         } else {
             return Err(LayoutError::NoPlace { spare_bytes: geometry.spare_bytes() });
         }
@@ -151,13 +159,24 @@ impl Layout {
 
     /// Bytes of a whole tag.
     pub const fn tag_bytes(&self) -> usize {
-        TAG_BYTES + self.ledger as usize * 8 + self.window as usize * (self.owner_bytes as usize + 2)
+        self.window_at() + self.window as usize * (self.owner_bytes as usize + 2)
+    }
+
+    /// Offset of the window in a tag.
+    pub(crate) const fn window_at(&self) -> usize {
+        if self.has_short_tags { SHORT_TAG_BYTES } else { TAG_BYTES + self.ledger as usize * 8 }
     }
 
     /// Data pages of a segment.
     pub const fn data_pages(&self, geometry: &Geometry) -> u32 {
         geometry.pages_per_segment() - self.header_pages - self.summary_pages
     }
+}
+
+/// Whether a device of this shape has tags in its spare areas, and no room there for others than short ones.
+pub const fn has_short_tags(geometry: &Geometry) -> bool {
+    let spare_bytes = geometry.spare_bytes() as usize;
+    !geometry.is_byte_programmable() && spare_bytes >= SHORT_TAG_BYTES && spare_bytes < TAG_BYTES
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
-use crate::layout::{LayoutError, TAG_BYTES};
+use crate::layout::{LayoutError, TAG_BYTES, has_short_tags};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 
 /// Bytes of the spare area that a pair of pages shows.
-const SPARE_BYTES: u32 = 512;
+pub(crate) const PAIRED_SPARE_BYTES: u32 = 512;
 
 /// A device that has room for the information on its pages.
 ///
-/// One with a usable spare area, or one that is programmed byte by byte, is shown as it is. On any other each page of
-/// data is followed by a page with its information (FORMAT.md, "Pairs"): half of the pages are shown, with a spare area.
+/// One with a usable spare area, or one that is programmed byte by byte, is shown as it is. On any other, and where an earlier
+/// version has formatted it so, each page of data is followed by a page with its information (FORMAT.md, "Pairs"): half of the
+/// pages are shown, with a spare area.
 /// Of a pair that a power cut interrupted the second page is erased or cannot be read, as of a page whose spare area
 /// was not programmed.
 #[derive(Clone, Debug)]
@@ -20,33 +21,40 @@ pub struct Paired<F> {
     page: Vec<u8>,
 }
 
-/// The shape that the format sees of a device: its own, or that of its pairs.
+/// The shape in which every page of a device has room for a whole tag: its own, or that of its pairs.
 pub fn shown_geometry(raw: &Geometry) -> Geometry {
-    let is_small = raw.page_bytes() < SPARE_BYTES || raw.pages_per_segment() < 4;
+    pairs_geometry(raw).unwrap_or(*raw)
+}
+
+/// The shape of a device in pairs; `None` if it is never used so. One that has room for short tags is used so by hybrid-mapped
+/// stores, and was by others before there were such.
+pub(crate) fn pairs_geometry(raw: &Geometry) -> Option<Geometry> {
+    let is_small = raw.page_bytes() < PAIRED_SPARE_BYTES || raw.pages_per_segment() < 4;
     let has_place = raw.is_byte_programmable() || raw.spare_bytes() as usize >= TAG_BYTES;
-    match Geometry::new(raw.segments(), raw.pages_per_segment() / 2, raw.page_bytes()) {
-        Ok(pairs) if !has_place && !is_small => pairs.with_spare(SPARE_BYTES),
-        _ => *raw,
+    if has_place || is_small {
+        return None;
     }
+    let pairs = Geometry::new(raw.segments(), raw.pages_per_segment() / 2, raw.page_bytes()).ok()?;
+    Some(pairs.with_spare(PAIRED_SPARE_BYTES))
 }
 
 /// The shape that the format is to see of a device that is going to be formatted. Fails with
 /// [`LayoutError::NeedsPairs`] if that would be the shape of its pairs and `pair_pages` does not allow it: half of the
 /// capacity is not given up unasked.
 pub fn geometry_to_format(raw: &Geometry, pair_pages: bool) -> Result<Geometry, LayoutError> {
-    let shown = shown_geometry(raw);
-    if shown == *raw || pair_pages {
-        Ok(shown)
-    } else {
-        Err(LayoutError::NeedsPairs { spare_bytes: raw.spare_bytes() })
+    match pairs_geometry(raw) {
+        None => Ok(*raw),
+        Some(_) if has_short_tags(raw) => Ok(*raw),
+        Some(pairs) if pair_pages => Ok(pairs),
+        Some(_) => Err(LayoutError::NeedsPairs { spare_bytes: raw.spare_bytes() }),
     }
 }
 
 impl<F: Flash> Paired<F> {
-    /// Shows a device.
-    pub fn new(device: F) -> Self {
-        let geometry = shown_geometry(device.geometry());
-        let is_paired = geometry != *device.geometry();
+    /// Shows a device as one of this shape, its own or that of its pairs.
+    pub fn new(device: F, shape: &Geometry) -> Self {
+        let is_paired = pairs_geometry(device.geometry()) == Some(*shape);
+        let geometry = if is_paired { *shape } else { *device.geometry() };
         let page = vec![0xFF; if is_paired { geometry.page_bytes() as usize } else { 0 }];
         Self { device, geometry, is_paired, page }
     }
@@ -64,6 +72,17 @@ impl<F: Flash> Paired<F> {
     /// Gives the device back.
     pub fn into_device(self) -> F {
         self.device
+    }
+
+    /// The page that is shown for a page of the device with data.
+    pub(crate) fn shown_page(&self, ppn: Ppn) -> Option<Ppn> {
+        if !self.is_paired {
+            return Some(ppn);
+        }
+        let raw = self.device.geometry();
+        let (segment, page) = (raw.segment_of(ppn), raw.page_in_segment(ppn));
+        let shown = Ppn(self.geometry.first_page(segment).0 + page / 2);
+        (page % 2 == 0 && self.geometry.segment_of(shown) == segment).then_some(shown)
     }
 
     /// The pages of a pair.
@@ -102,7 +121,7 @@ impl<F: Flash> Flash for Paired<F> {
         }
         if !spare.is_empty() {
             let read = self.device.read(second, &mut self.page, &mut []).map_err(|error| Self::of_pair(error, ppn))?;
-            let len = spare.len().min(SPARE_BYTES as usize);
+            let len = spare.len().min(PAIRED_SPARE_BYTES as usize);
             spare[..len].copy_from_slice(&self.page[..len]);
             spare[len..].fill(0xFF);
             if read == ReadStatus::Corrected {

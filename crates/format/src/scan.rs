@@ -60,6 +60,15 @@ pub struct FoundSegment {
 }
 
 impl FoundSegment {
+    /// What a tag says of its segment: all of it, or one part.
+    fn see_info(&mut self, layout: &Layout, info: SegmentInfo) {
+        match self.info {
+            Some(before) if layout.has_short_tags => self.info = Some(before.and(info)),
+            Some(_) => {}
+            None => self.info = Some(info),
+        }
+    }
+
     /// Pages behind newer ones are of an earlier life of the segment: its erase did not become durable. All they held is
     /// superseded, and what their tags say of the pages before them is true no more.
     fn drop_stale(&mut self) {
@@ -119,6 +128,8 @@ impl<F: Flash> Formatted<F> {
             }
             _ => self.scan_spare(segment, last, &mut found)?,
         }
+        // Of few pages none may say it.
+        found.info = found.info.filter(|info| info.erases > 0 || !self.layout.has_short_tags);
         Ok(found)
     }
 
@@ -231,9 +242,9 @@ impl<F: Flash> Formatted<F> {
                 continue;
             };
             if found.info.is_none() {
-                found.info = Some(tag.segment);
                 found.ledger = Tag::ledger(&self.layout, &bytes).collect();
             }
+            found.see_info(&self.layout, tag.segment);
             found.pages.push(FoundPage::of(Ppn(page), &tag));
             let window: Vec<_> = tag.earlier(&self.layout, &bytes).collect();
             at -= 1;
@@ -256,6 +267,7 @@ impl<F: Flash> Formatted<F> {
         let first = self.geometry.first_page(segment).0;
         let mut latest = 0;
         let mut is_before_old = false;
+        let mut infos = Vec::new();
         // The nearest page behind with a tag, and what that says of those before it.
         let mut behind: (u32, PageKind, Vec<Earlier>) = (0, PageKind::Data, Vec::new());
         for page in (first..first + self.geometry.pages_per_segment()).rev() {
@@ -267,6 +279,7 @@ impl<F: Flash> Formatted<F> {
                 Seen::Erased | Seen::Void => {}
                 Seen::Tag(tag) => {
                     // In a segment whose erase was lost in part, the newer pages tell of it.
+                    infos.push((tag.page.seq, tag.segment));
                     if found.info.is_none() || tag.page.seq > latest {
                         latest = tag.page.seq;
                         found.info = Some(tag.segment);
@@ -290,6 +303,12 @@ impl<F: Flash> Formatted<F> {
             }
         }
         found.drop_stale();
+        if self.layout.has_short_tags {
+            found.info = None;
+            let first = found.pages.last().map_or(0, |page| page.seq);
+            let of_this_life = infos.iter().filter(|(seq, _)| *seq >= first);
+            of_this_life.for_each(|(_, info)| found.see_info(&self.layout, *info));
+        }
         Ok(())
     }
 

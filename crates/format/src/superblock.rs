@@ -1,6 +1,6 @@
 use crate::bytes::{PutBytes, Reader};
 use crate::crc::crc32c;
-use crate::layout::VERSION;
+use crate::layout::{VERSION, has_short_tags};
 use crate::translation::max_map_entries;
 use alloc::format;
 use alloc::string::String;
@@ -13,7 +13,7 @@ const MAGIC: &[u8; 8] = b"MARGAY\x00\x01";
 pub const SUPERBLOCK_BYTES: usize = 384;
 
 /// Features that a reader must know; unknown bits keep the device from being mounted.
-pub const KNOWN_INCOMPATIBLE: u32 = HOLE_PAGES | TAGS_NAME_PLACE | MAP_ON_FLASH;
+pub const KNOWN_INCOMPATIBLE: u32 = HOLE_PAGES | TAGS_NAME_PLACE | MAP_ON_FLASH | SHORT_TAGS;
 /// Feature of a file system that a reader must know: pages of holes (FORMAT.md, "Holes").
 pub const HOLE_PAGES: u32 = 1;
 /// Feature that a reader must know: the checksum of a tag covers the number of its page.
@@ -21,6 +21,9 @@ pub const TAGS_NAME_PLACE: u32 = 2;
 /// Feature of a disk that a reader must know: its map is on flash (FORMAT.md, "Translation pages"). It is set by writing a superblock
 /// that names entries of a translation page.
 pub const MAP_ON_FLASH: u32 = 4;
+/// Feature that a reader must know: tags are short (FORMAT.md, "Short tags"). It is set by writing a superblock with a shape that has no
+/// room for others.
+pub const SHORT_TAGS: u32 = 8;
 /// Feature that may be ignored: the endurance of segments is behind the other fields. It is set by writing a superblock that names one.
 pub const HAS_ENDURANCE: u32 = 1;
 /// Features that a writer must know; unknown bits allow reading only.
@@ -153,7 +156,9 @@ impl Superblock {
         let len = if has_endurance { len + 4 } else { len };
         let has_map = self.map_entries > 0;
         let len = if has_map { len + 12 } else { len };
-        let incompatible = self.incompatible & !MAP_ON_FLASH | if has_map { MAP_ON_FLASH } else { 0 };
+        let shape = if has_short_tags(&self.geometry) { SHORT_TAGS } else { 0 };
+        let map = if has_map { MAP_ON_FLASH } else { 0 };
+        let incompatible = self.incompatible & !(MAP_ON_FLASH | SHORT_TAGS) | map | shape;
         let compatible = self.compatible & !HAS_ENDURANCE | if has_endurance { HAS_ENDURANCE } else { 0 };
         if len > SUPERBLOCK_BYTES || texts.iter().any(|text| text.len() > 255) {
             return Err(SuperblockError::TooLong);
@@ -361,11 +366,18 @@ pub(crate) mod tests {
         bytes[12] = VERSION + 1;
         assert_eq!(reseal(bytes), Err(SuperblockError::Newer { version: VERSION + 1 }));
         let mut unknown = superblock();
-        unknown.incompatible = 8;
-        assert_eq!(Superblock::decode(&unknown.encode().unwrap()), Err(SuperblockError::UnknownFeatures { bits: 8 }));
+        unknown.incompatible = 16;
+        assert_eq!(Superblock::decode(&unknown.encode().unwrap()), Err(SuperblockError::UnknownFeatures { bits: 16 }));
         unknown.incompatible = 0;
         unknown.read_only_compatible = 1;
         assert!(Superblock::decode(&unknown.encode().unwrap()).unwrap().is_read_only_to_us());
+        // Versions that do not know short tags refuse a device with them.
+        let short = |spare_bytes| {
+            let geometry = superblock().geometry.with_spare(spare_bytes);
+            Superblock::decode(&Superblock { geometry, ..superblock() }.encode().unwrap()).unwrap().incompatible
+                & SHORT_TAGS
+        };
+        assert_eq!([31, 32, 63, 64].map(short), [0, SHORT_TAGS, SHORT_TAGS, 0]);
         let mut long = superblock();
         long.read_only_ranges = alloc::vec![(0, 1); 40];
         assert_eq!(long.encode(), Err(SuperblockError::TooLong));

@@ -1,6 +1,6 @@
 use crate::bytes::{PutBytes, Reader};
 use crate::crc::crc32c_of_two;
-use crate::layout::{Layout, TAG_BYTES, VERSION};
+use crate::layout::{Layout, SHORT_TAG_BYTES, TAG_BYTES, VERSION};
 use margay_flash::{Ppn, SegmentId};
 
 const MAGIC: u8 = 0x6D;
@@ -41,6 +41,48 @@ pub struct SegmentInfo {
     pub opened_us: u64,
     /// Host page writes when it was opened (48 bits).
     pub opened_writes: u64,
+}
+
+impl SegmentInfo {
+    /// Parts that short tags have of it by turns.
+    pub const PARTS: u32 = 8;
+
+    /// All of its parts; numbers that do not fit are the largest. The first and the last are the erase count.
+    fn parts(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        let mut rest = &mut bytes[..];
+        let erases = u64::from(self.erases.min(0xFF_FFFF));
+        rest.put_uint(erases, 3);
+        rest.put_uint(self.total_erases.min(u64::from(u32::MAX)), 4);
+        rest.put(&[self.stream, 0]);
+        rest.put_u48(self.opened_writes);
+        rest.put_u48(self.opened_us);
+        rest.put_uint(erases, 3);
+        bytes
+    }
+
+    /// What a part of it says; the rest is 0.
+    fn of_part(number: usize, part: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 24];
+        bytes[number * 3..][..3].copy_from_slice(part);
+        let mut reader = Reader::new(&bytes);
+        let first = reader.uint(3)?;
+        let (total_erases, stream, _) = (reader.uint(4)?, reader.u8()?, reader.u8()?);
+        let (opened_writes, opened_us) = (reader.uint(6)?, reader.uint(6)?);
+        let erases = (first | reader.uint(3)?) as u32;
+        Some(Self { erases, total_erases, stream, opened_us, opened_writes })
+    }
+
+    /// What two parts say of the same segment.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            erases: self.erases | other.erases,
+            total_erases: self.total_erases | other.total_erases,
+            stream: self.stream | other.stream,
+            opened_us: self.opened_us | other.opened_us,
+            opened_writes: self.opened_writes | other.opened_writes,
+        }
+    }
 }
 
 /// What is known of a page beside its data.
@@ -122,6 +164,9 @@ impl Tag {
         before: &[(u64, u64)],
         bytes: &mut [u8],
     ) {
+        if layout.has_short_tags {
+            return self.encode_short(ppn, bytes);
+        }
         let owner_bytes = usize::from(layout.owner_bytes);
         let before = &before[before.len().saturating_sub(layout.window.into())..];
         let skipped = self.skipped.min(Self::MAX_SKIPPED);
@@ -169,6 +214,42 @@ impl Tag {
         bytes[CRC_AT..TAG_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
 
+    /// The tag without ledger, window, time and heat, and with one part of what is known of the segment (FORMAT.md, "Short tags").
+    #[cold]
+    fn encode_short(&self, ppn: Ppn, bytes: &mut [u8]) {
+        let mut rest = &mut *bytes;
+        let kind = self.kind as u8 | u8::from(self.page.lost) << 2;
+        rest.put(&[MAGIC, VERSION << 4 | kind, self.skipped.min(Self::MAX_SKIPPED)]);
+        for number in [self.page.owner, self.page.seq, self.page.version] {
+            rest.put_u48(number);
+        }
+        rest.put_u32(self.data_crc);
+        rest.put(&self.segment.parts()[(ppn.0 % SegmentInfo::PARTS) as usize * 3..][..3]);
+        let crc = Self::short_crc(ppn, bytes);
+        bytes[SHORT_TAG_BYTES - 4..SHORT_TAG_BYTES].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    fn short_crc(ppn: Ppn, bytes: &[u8]) -> u32 {
+        crc32c_of_two(&ppn.0.to_le_bytes(), &bytes[..SHORT_TAG_BYTES - 4])
+    }
+
+    fn decode_short(ppn: Ppn, bytes: &[u8]) -> Option<Decoded> {
+        let mut reader = Reader::new(bytes);
+        let (magic, kind, skipped) = (reader.u8()?, reader.u8()?, reader.u8()?);
+        let (owner, seq, version) = (reader.uint(6)?, reader.uint(6)?, reader.uint(6)?);
+        let (data_crc, part) = (reader.u32()?, reader.take(3)?);
+        if magic != MAGIC || reader.u32()? != Self::short_crc(ppn, bytes) {
+            return None;
+        }
+        if kind >> 4 > VERSION {
+            return Some(Decoded::Newer(kind >> 4));
+        }
+        let page = PageInfo { owner, seq, version, lost: kind & 4 != 0, ..PageInfo::default() };
+        let segment = SegmentInfo::of_part((ppn.0 % SegmentInfo::PARTS) as usize, part)?;
+        let kind = PageKind::from_byte(kind & 3)?;
+        Some(Decoded::Tag(Self { kind, page, segment, data_crc, window: 0, skipped }))
+    }
+
     /// The CRC of a tag and, where the layout says so, of its page's number before it: a tag that was put elsewhere is
     /// damaged.
     fn crc(layout: &Layout, ppn: Ppn, bytes: &[u8]) -> u32 {
@@ -188,7 +269,11 @@ impl Tag {
         if bytes.iter().all(|byte| *byte == 0) {
             return Decoded::Void;
         }
-        Self::decode_fields(layout, ppn, bytes).unwrap_or(Decoded::Damaged)
+        let decoded = match layout.has_short_tags {
+            true => Self::decode_short(ppn, bytes),
+            false => Self::decode_fields(layout, ppn, bytes),
+        };
+        decoded.unwrap_or(Decoded::Damaged)
     }
 
     /// Reads the fields of a tag whose bytes are not all erased.
@@ -242,7 +327,7 @@ impl Tag {
     /// The pages before this one, nearest first, from the bytes that the tag was decoded from.
     pub fn earlier<'a>(&self, layout: &Layout, bytes: &'a [u8]) -> impl Iterator<Item = Earlier> + use<'a> {
         let owner_bytes = usize::from(layout.owner_bytes);
-        let start = TAG_BYTES + usize::from(layout.ledger) * 8;
+        let start = layout.window_at();
         let window = &bytes[start..][..usize::from(self.window) * (owner_bytes + 2)];
         let mut after = Some(self.page.seq);
         let mut reader = Reader::new(window);
@@ -255,7 +340,8 @@ impl Tag {
 
     /// The segments that were erased and not yet used when the page was programmed, with their erase counts.
     pub fn ledger<'a>(layout: &Layout, bytes: &'a [u8]) -> impl Iterator<Item = (SegmentId, u32)> + use<'a> {
-        let ledger = &bytes[TAG_BYTES..][..usize::from(layout.ledger) * 8];
+        let ledger = &bytes[..layout.window_at()];
+        let ledger = &ledger[ledger.len() - usize::from(layout.ledger) * 8..];
         let mut reader = Reader::new(ledger);
         let entries = core::iter::from_fn(move || Some((SegmentId(reader.u32()?), reader.u32()?)));
         entries.filter(|(segment, _)| segment.0 != NO_SEGMENT)
@@ -352,6 +438,76 @@ mod tests {
             assert_eq!(Tag::repair(&layout, PPN, &mut damaged), Some(tag()), "bit {bit}");
             assert_eq!(damaged, bytes);
         }
+    }
+
+    fn short() -> Layout {
+        let layout = Layout::new(&Geometry::new(16, 64, 2048).unwrap().with_spare(34), 1 << 48).unwrap();
+        assert!(layout.has_short_tags);
+        layout
+    }
+
+    /// A short tag has no time and heat.
+    fn without_time(tag: Tag) -> Tag {
+        let page = PageInfo { time_us: 0, heat: 0, heat_kind: 0, ..tag.page };
+        Tag { page, window: 0, ..tag }
+    }
+
+    #[test]
+    fn short_tags_say_all_of_a_page_and_eight_in_a_row_all_of_the_segment() {
+        let layout = short();
+        let largest = PageInfo { owner: U48_MAX, seq: U48_MAX, version: U48_MAX, lost: true, ..PageInfo::default() };
+        let info = SegmentInfo {
+            erases: 0xFF_FFFF,
+            total_erases: u32::MAX.into(),
+            stream: u8::MAX,
+            opened_us: U48_MAX,
+            opened_writes: U48_MAX,
+        };
+        let most =
+            Tag { kind: PageKind::Anchor, page: largest, segment: info, data_crc: u32::MAX, window: 0, skipped: 31 };
+        for tag in [tag(), most] {
+            let mut segment = None::<SegmentInfo>;
+            for ppn in (37..45).map(Ppn) {
+                let mut bytes = [0xFF; SHORT_TAG_BYTES];
+                tag.encode(&layout, ppn, &[], &[(4711, 1 << 40)], &mut bytes);
+                let Decoded::Tag(read) = Tag::decode(&layout, ppn, &bytes) else { panic!("page {ppn}") };
+                assert_eq!(Tag { segment: tag.segment, ..read }, without_time(tag));
+                assert_eq!(read.segment.erases > 0, [0, 7].contains(&(ppn.0 % 8)), "a part of page {ppn}");
+                segment = Some(segment.map_or(read.segment, |before| before.and(read.segment)));
+                assert_eq!((read.earlier(&layout, &bytes).count(), Tag::ledger(&layout, &bytes).count()), (0, 0));
+            }
+            assert_eq!(segment, Some(tag.segment));
+        }
+        let over = SegmentInfo { erases: 1 << 24, ..info };
+        let mut bytes = [0xFF; SHORT_TAG_BYTES];
+        Tag { segment: over, ..most }.encode(&layout, Ppn(8), &[], &[], &mut bytes);
+        let Decoded::Tag(read) = Tag::decode(&layout, Ppn(8), &bytes) else { panic!("no tag") };
+        assert_eq!(read.segment.erases, 0xFF_FFFF, "larger ones are not small ones");
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_short_tag_and_every_other_place_is_noticed() {
+        let layout = short();
+        let mut bytes = [0xFF; SHORT_TAG_BYTES];
+        assert_eq!(Tag::decode(&layout, PPN, &bytes), Decoded::Erased);
+        assert_eq!(Tag::decode(&layout, PPN, &[0; SHORT_TAG_BYTES]), Decoded::Void);
+        tag().encode(&layout, PPN, &[], &[], &mut bytes);
+        let whole = Tag::decode(&layout, PPN, &bytes);
+        for bit in 0..SHORT_TAG_BYTES * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Tag::decode(&layout, PPN, &damaged), Decoded::Damaged, "bit {bit}");
+            assert_eq!(Tag::repair(&layout, PPN, &mut damaged).map(Decoded::Tag), Some(whole), "bit {bit}");
+        }
+        for bits in (0..32).flat_map(|one| (0..=one).map(move |other| 1u32 << one | 1 << other)) {
+            let elsewhere = Ppn(PPN.0 ^ bits);
+            assert_eq!(Tag::decode(&layout, elsewhere, &bytes), Decoded::Damaged, "{bits:x}");
+            assert_eq!(Tag::repair(&layout, elsewhere, &mut bytes.clone()), None, "{bits:x}");
+        }
+        bytes[1] = (VERSION + 1) << 4 | 1;
+        let crc = Tag::short_crc(PPN, &bytes).to_le_bytes();
+        bytes[SHORT_TAG_BYTES - 4..].copy_from_slice(&crc);
+        assert_eq!(Tag::decode(&layout, PPN, &bytes), Decoded::Newer(VERSION + 1));
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
             campaigns.push((format!("power cuts under files, {chip:?}, {policies}"), Box::new(campaign)));
         }
     }
-    for chip in Chip::ALL {
+    for chip in Chip::HYBRID {
         for mapping in ["bast", "fast", "fast:sequential=no", "fast:open=yes"] {
             let (stride, second, seeds) = if full { (1, 1, 3) } else { (7, 6, 1) };
             let parsed = mapping.parse().expect("a mapping");

@@ -14,6 +14,8 @@ pub enum Chip {
     Nand,
     /// NAND with the smallest spare area.
     SmallSpare,
+    /// NAND with room for short tags only.
+    ShortTags,
     /// NOR.
     Nor,
     /// NAND without a usable spare area: pages in pairs.
@@ -22,12 +24,15 @@ pub enum Chip {
 
 impl Chip {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Nand, Self::SmallSpare, Self::Nor, Self::Pairs];
+    pub const ALL: [Self; 5] = [Self::Nand, Self::SmallSpare, Self::ShortTags, Self::Nor, Self::Pairs];
+    /// Those that a hybrid-mapped store is on: it needs whole tags.
+    pub const HYBRID: [Self; 4] = [Self::Nand, Self::SmallSpare, Self::Nor, Self::Pairs];
 
     pub(crate) fn geometry(self, segments: u32, pages: u32) -> Geometry {
         match self {
             Self::Nand => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(160)),
             Self::SmallSpare => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(64)),
+            Self::ShortTags => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(38)),
             Self::Pairs => Geometry::new(segments, pages * 2, 512),
             // Two header pages hold the table.
             Self::Nor => Geometry::new(segments, pages + 2, 512).map(Geometry::byte_programmable),

@@ -26,7 +26,7 @@ pub struct StoreOptions {
     pub uuid: [u8; 16],
     /// Time of formatting, in seconds since 1970.
     pub created_s: u64,
-    /// Accept half of the capacity, and two programs for each page, on a device that has neither a spare area of 64 usable
+    /// Accept half of the capacity, and two programs for each page, on a device that has neither a spare area of 32 usable
     /// bytes a page nor bytes that can be programmed one by one. Without this, formatting such a device is an error.
     pub pair_pages: bool,
     /// Erases that a segment endures, as its maker says, for [`crate::Health`]; 0 if that is not known.

@@ -38,11 +38,11 @@ fn a_golden_image_is_still_read() {
     fs.stop().unwrap();
 }
 
-fn small() -> [Geometry; 3] {
+fn small() -> [Geometry; 4] {
     let nand = Geometry::new(20, 8, 512).unwrap().with_spare(160);
     let nor = Geometry::new(20, 10, 512).unwrap().byte_programmable();
     // Without room for the information on pages: pages in pairs.
-    [nand, nor, Geometry::new(20, 16, 512).unwrap()]
+    [nand, nor, Geometry::new(20, 16, 512).unwrap(), Geometry::new(20, 8, 512).unwrap().with_spare(34)]
 }
 
 fn used(geometry: Geometry) -> SharedFlash {

@@ -148,7 +148,7 @@ fn half_the_capacity_is_given_up_only_if_that_was_asked_for() {
         margay_volume::limit_pages(&bare, &FormatOptions::default()).map(drop),
     ];
     for error in refused.map(|result| result.unwrap_err().to_string()) {
-        assert!(error.contains("there are 16 usable bytes in the spare area of a page, which takes 64"), "{error}");
+        assert!(error.contains("there are 16 usable bytes in the spare area of a page, which takes 32"), "{error}");
         assert!(error.contains("--pair-pages"), "{error}");
     }
     // Nothing was lost by asking.
@@ -168,6 +168,47 @@ fn half_the_capacity_is_given_up_only_if_that_was_asked_for() {
     // A device that has room for the information does not lose anything by the option.
     let limit = |options: &FormatOptions| margay_volume::limit_pages(&nand(), options).unwrap();
     assert_eq!(limit(&options), limit(&FormatOptions::default()));
+}
+
+#[test]
+fn spare_areas_with_room_for_short_tags_need_no_pairs_and_what_was_formatted_in_pairs_stays_so() {
+    let old = Geometry::new(64, 32, 512).unwrap().with_spare(31);
+    let new = Geometry::new(64, 32, 512).unwrap().with_spare(32);
+    let mut options = FormatOptions::default();
+    options.store.pair_pages = true;
+    let whole = margay_volume::limit_pages(&nand(), &options).unwrap() * new.pages() / nand().pages();
+    let limit = |geometry: &Geometry| margay_volume::limit_pages(geometry, &options).unwrap();
+    assert!(limit(&old) <= whole / 2 && limit(&new) >= whole, "{} and {} of {whole}", limit(&old), limit(&new));
+
+    // As earlier versions have formatted a chip with a spare area of this size.
+    let chip = SharedFlash::new(old);
+    let mut volume = Volume::format(chip.clone(), &options).unwrap();
+    volume.write(0, &[7; 5 * 512], Hint::None).unwrap();
+    for is_stopped in [false, true] {
+        if is_stopped {
+            volume.stop().unwrap();
+        } else {
+            volume.flush().unwrap();
+        }
+        for damaged in [false, true] {
+            let mut wider = RamFlash::new(new);
+            for ppn in (0..old.pages()).map(Ppn) {
+                let mut page = [0; 512];
+                chip.clone().read(ppn, &mut page, &mut []).unwrap();
+                wider.page_bytes_mut(ppn)[..512].copy_from_slice(&page);
+            }
+            if damaged {
+                wider.page_bytes_mut(Ppn(0))[..512].fill(0);
+            }
+            let mut volume = Volume::open(wider, &OpenOptions::default()).unwrap();
+            let mut bytes = [0; 5 * 512];
+            volume.read(0, &mut bytes).unwrap();
+            assert_eq!(bytes, [7; 5 * 512], "stopped {is_stopped}, damaged {damaged}");
+            volume.write(512, &[8; 512], Hint::None).unwrap();
+            volume.stop().unwrap();
+        }
+        volume = Volume::open(chip.clone(), &OpenOptions::default()).unwrap();
+    }
 }
 
 #[test]
@@ -270,8 +311,8 @@ fn every_page_that_is_programmed_is_counted_and_the_next_start_knows_of_it() {
 }
 
 /// Images that must stay readable: the first version; the same with tags that name their places; with a checkpoint that
-/// does not list what is not there.
-const GOLDEN: [&str; 3] = ["format-1", "format-1-places", "format-1-short"];
+/// does not list what is not there; with short tags.
+const GOLDEN: [&str; 4] = ["format-1", "format-1-places", "format-1-short", "format-1-short-tags"];
 
 #[test]
 fn golden_images_are_still_read() {
@@ -280,7 +321,7 @@ fn golden_images_are_still_read() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("flash.img");
     if std::env::var_os("MARGAY_WRITE_GOLDEN").is_some() {
-        let geometry = Geometry::new(32, 16, 4096).unwrap().with_spare(128);
+        let geometry = Geometry::new(32, 16, 4096).unwrap().with_spare(38);
         let device = ImageFlash::create(&file, geometry).unwrap();
         let options = FormatOptions { exported_pages: Some(256), ..FormatOptions::default() };
         let mut volume = Volume::format(device, &options).unwrap();
@@ -406,6 +447,7 @@ fn no_damage_to_an_image_makes_it_panic() {
         Geometry::new(16, 8, 512).unwrap().with_spare(160),
         Geometry::new(16, 10, 512).unwrap().byte_programmable(),
         Geometry::new(16, 16, 512).unwrap(),
+        Geometry::new(16, 8, 512).unwrap().with_spare(34),
     ] {
         let chip = SharedFlash::new(geometry);
         let mut options = FormatOptions { exported_pages: Some(48), ..FormatOptions::default() };

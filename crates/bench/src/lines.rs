@@ -58,15 +58,15 @@ pub fn count(args: &[String]) -> Result<(), String> {
         _ => "",
     }
     .to_string();
-    let mut read_bytes = 0;
+    // Where each ends, whatever is read: a line that is not read must not cost other instructions than one that is.
+    let mut ends = vec![text.len()];
     for at in 0..REQUESTS {
         let line = line(name, at).ok_or(format!("there are no lines of {name} here"))?;
         writeln!(text, "{line}").map_err(|error| error.to_string())?;
-        if at < lines {
-            read_bytes = text.len();
-        }
+        ends.push(text.len());
     }
-    text.truncate(read_bytes);
+    let end = usize::try_from(lines).ok().and_then(|lines| ends.get(lines));
+    text.truncate(*end.ok_or(format!("there are {REQUESTS} lines"))?);
     let options = ReadOptions { format: Some(format), ..Default::default() };
     let stream = io::BufReader::new(Text(text.into_bytes(), 0));
     let mut reader = TraceReader::from_stream(name, stream, &options).map_err(|e| e.to_string())?;

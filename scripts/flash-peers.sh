@@ -24,10 +24,10 @@ writes=48000000
 sync_every=8
 # A chip, its MiB, a file system, what is in its files, and how many bytes of files: 60 % of what the smallest of the file
 # systems on the chip holds. f2fs needs a disk of 50 MiB, so it has larger chips, and margay's file system beside it.
-runs="nand-2k 32 ubifs random 5500000
-nand-2k 32 jffs2 random 5500000
-nand-2k 32 margay-files random 5500000
-nand-2k 32 margay-ext4 random 5500000
+runs="nand-2k 32 ubifs random 13500000
+nand-2k 32 jffs2 random 13500000
+nand-2k 32 margay-files random 13500000
+nand-2k 32 margay-ext4 random 13500000
 nand-4k 32 ubifs random 13500000
 nand-4k 32 jffs2 random 13500000
 nand-4k 32 margay-files random 13500000
@@ -35,8 +35,8 @@ nand-4k 32 margay-ext4 random 13500000
 nor 32 ubifs random 13500000
 nor 32 jffs2 random 13500000
 nor 32 margay-files random 13500000
-nand-2k 32 ubifs half 5500000
-nand-2k 32 jffs2 half 5500000
+nand-2k 32 ubifs half 13500000
+nand-2k 32 jffs2 half 13500000
 nand-4k 64 ubifs random 5500000
 nand-4k 64 f2fs random 5500000
 nand-4k 64 margay-files random 5500000

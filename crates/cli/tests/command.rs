@@ -378,7 +378,7 @@ fn a_device_without_room_for_tags_is_formatted_only_when_half_the_capacity_is_ac
             &["-d", "nand-small-block-64mb", "--size", "4M"],
         ] {
             let args = [format, &[&image], shape].concat();
-            fails(&args, 2, "there are 16 usable bytes in the spare area of a page, which takes 64");
+            fails(&args, 2, "there are 16 usable bytes in the spare area of a page, which takes 32");
             fails(&args, 2, "--pair-pages");
             assert!(!Path::new(&image).exists(), "an image that could not be formatted is left behind");
             let said = works(&[&args[..], &["--pair-pages"]].concat());

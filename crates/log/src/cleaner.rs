@@ -544,7 +544,10 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.read_owners_of(victim)?;
         }
         // The segment may have held what a trim outdated that is not on flash yet, and older copies may be elsewhere.
-        self.write_pending(client)
+        let written = self.write_pending(client);
+        // Until then what was durable before is nowhere on a device that is cached.
+        self.device.sync()?;
+        written
     }
 
     /// Programs a page that is on flash no more: at `to`, or behind it if that fails for a moment. Returns where.

@@ -18,6 +18,8 @@ struct InPlace {
     /// Reads of the device before it.
     reads: u64,
     lpns: Vec<u32>,
+    /// Whether a sync came after it.
+    is_synced: bool,
 }
 
 /// What a layer knows of what pages say: by page, the owner in its data.
@@ -33,6 +35,8 @@ struct Seen {
 struct Watch {
     device: Faults<Ram>,
     seen: Rc<RefCell<Seen>>,
+    /// That of a device that is cached.
+    mark: Option<u64>,
 }
 
 impl Flash for Watch {
@@ -67,13 +71,31 @@ impl Flash for Watch {
             .map(|(_, owner)| *owner)
             .collect();
         if !lpns.is_empty() {
-            seen.in_place.push(InPlace { segment, reads, lpns });
+            seen.in_place.push(InPlace { segment, reads, lpns, is_synced: false });
         }
         Ok(())
     }
 
     fn sync(&mut self) -> Result<(), FlashError> {
+        self.seen.borrow_mut().in_place.iter_mut().for_each(|in_place| in_place.is_synced = true);
         self.device.sync()
+    }
+
+    fn is_cached(&self) -> bool {
+        self.mark.is_some()
+    }
+
+    fn void_page(&mut self, _: Ppn) -> Result<(), FlashError> {
+        Ok(())
+    }
+
+    fn mark(&mut self) -> Result<Option<u64>, FlashError> {
+        Ok(self.mark)
+    }
+
+    fn set_mark(&mut self, mark: Option<u64>) -> Result<(), FlashError> {
+        self.mark = mark;
+        Ok(())
     }
 }
 
@@ -91,7 +113,11 @@ fn limit() -> u32 {
 }
 
 fn disk_of(pages: u32, placement: &str) -> Disk<Device> {
-    let device = Watch { device: Faults::new(ram(), 4), seen: Rc::default() };
+    disk_on(pages, placement, None)
+}
+
+fn disk_on(pages: u32, placement: &str, mark: Option<u64>) -> Disk<Device> {
+    let device = Watch { device: Faults::new(ram(), 4), seen: Rc::default(), mark };
     let (device, _) = formatted(device, config(), pages);
     Disk::new(device, config(), policies_for(&config(), pages, "greedy", placement), pages)
 }
@@ -199,6 +225,25 @@ fn find_in_place(placement: &str) -> (u64, InPlace) {
         }
     }
     panic!("{placement}: no segment was erased in place, so nothing is tested");
+}
+
+#[test]
+fn what_is_written_again_in_place_is_durable_before_the_write_returns() {
+    let mut found = 0;
+    for at in u64::from(limit())..400 {
+        let mut disk = disk_on(limit(), "m1", Some(0));
+        faults(&mut disk).fail_program(at);
+        let mut random = Random(SEED);
+        for step in 0..500 {
+            let lpn = if step < disk.pages() { step } else { random.skewed(disk.pages()) };
+            // One that found no room is tried once more.
+            let _ = disk.try_write(lpn, Hint::None).or_else(|_| disk.try_write(lpn, Hint::None));
+            let in_place = &disk.log.device().device().seen.borrow().in_place;
+            assert!(in_place.iter().all(|in_place| in_place.is_synced), "program {at}, write {step}");
+            found += in_place.len();
+        }
+    }
+    assert!(found > 0, "no segment was erased in place, so nothing is tested");
 }
 
 #[test]

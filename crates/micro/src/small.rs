@@ -1,7 +1,6 @@
 //! How a small disk, or a small file system, uses its device: the choices that a host makes by name.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use margay_flash::Geometry;
 use margay_format::{ClientKind, FindError, Layout, LayoutError, OwnPages, Superblock, SuperblockError};
 use margay_ftl::{FtlError, MountError};
@@ -77,13 +76,7 @@ pub fn config(layout: &Layout) -> Config {
 /// What is on flash of the choices above. `uuid` tells this device from others, and `client` says what is on it.
 pub fn superblock(geometry: &Geometry, client: ClientKind, exported_pages: u32, uuid: [u8; 16]) -> Superblock {
     Superblock {
-        geometry: *geometry,
-        client,
-        exported_pages,
         uuid,
-        created_s: 0,
-        compatible: 0,
-        read_only_compatible: 0,
         incompatible: 0,
         low_water: LOW_WATER,
         high_water: LOW_WATER,
@@ -91,10 +84,7 @@ pub fn superblock(geometry: &Geometry, client: ClientKind, exported_pages: u32, 
         selection: "greedy".into(),
         placement: "m1".into(),
         leveling: "none".into(),
-        read_only_ranges: Vec::new(),
-        endurance_erases: 0,
-        map_entries: 0,
-        map_memory_bytes: 0,
+        ..Superblock::new(*geometry, client, exported_pages)
     }
 }
 

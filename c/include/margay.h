@@ -21,7 +21,7 @@ typedef enum margay_status {
   MARGAY_TOO_LITTLE_MEMORY = 2,
   // Another function of the library is running.
   MARGAY_BUSY = 3,
-  // There is no disk on the chip, or it is one of another shape or of a later version.
+  // There is no disk on the chip.
   MARGAY_NOT_FORMATTED = 4,
   // The chip holds something of margay that is not a disk.
   MARGAY_NOT_A_DISK = 5,
@@ -39,6 +39,8 @@ typedef enum margay_status {
   MARGAY_NO_ROOM = 11,
   // Writing has stopped after errors of the chip: mount again.
   MARGAY_STOPPED = 12,
+  // The disk on the chip has another shape, or a later version of the library formatted it: this one cannot use it.
+  MARGAY_OTHER_FORMAT = 13,
 } margay_status;
 
 // What the functions of a chip return. Any other value is an error that may be gone the next time.

@@ -206,6 +206,16 @@ static void mistakes(void) {
     OK(margay_mount(&disk, b.memory, b.memory_len, &b.chip));
     CHECK(reentered > 1 && refused == reentered);
     OK(margay_stop(disk));
+
+    /* Who formats what is not formatted must not do so after an error of the chip, or with a disk that others can use. */
+    b.ram.left = 0;
+    CHECK(margay_mount(&disk, b.memory, b.memory_len, &b.chip) == MARGAY_CHIP_ERRED && !disk);
+    b.ram.left = -1;
+    margay_chip smaller = b.chip;
+    smaller.geometry.segments = 15;
+    CHECK(margay_mount(&disk, b.memory, b.memory_len, &smaller) == MARGAY_OTHER_FORMAT && !disk);
+    OK(margay_mount(&disk, b.memory, b.memory_len, &b.chip));
+    OK(margay_stop(disk));
     for (int32_t status = -1; status < 20; status++) CHECK(margay_text(status)[0]);
     CHECK(strcmp(margay_text(MARGAY_STOPPED), margay_text(99)));
     free(b.ram.pages), free(b.memory);

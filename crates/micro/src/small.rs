@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use margay_flash::Geometry;
 use margay_format::{ClientKind, FindError, Layout, LayoutError, OwnPages, Superblock, SuperblockError};
 use margay_ftl::{FtlError, MountError};
-use margay_log::{Config, Policies};
+use margay_log::{Config, LogError, Policies};
 use margay_policy::placement::{Sequential, WithPages};
 use margay_policy::selection::Greedy;
 use margay_policy::{LevelingSpec, Sizing};
@@ -17,9 +17,10 @@ const LOW_WATER: u32 = 2;
 /// Why a small disk could not be formatted, mounted or used.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// There is no superblock that can be used.
+    /// There is no superblock that can be used. [`SuperblockError::NotMargay`] and [`SuperblockError::Damaged`]: nothing on the
+    /// device can be mounted; any other: somebody else can mount it, so formatting it would destroy what is on it.
     #[error("{0}")]
-    NotFormatted(#[from] FindError),
+    NotFormatted(SuperblockError),
     /// The superblock cannot be written.
     #[error("{0}")]
     Superblock(#[from] SuperblockError),
@@ -55,6 +56,16 @@ pub enum DiskError {
         /// Bytes of the disk.
         capacity_bytes: u64,
     },
+}
+
+impl From<FindError> for DiskError {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Superblock(error) => Self::NotFormatted(error),
+            // It may be formatted, and be found the next time.
+            FindError::Flash(error) => Self::Disk(LogError::from(error).into()),
+        }
+    }
 }
 
 /// How the log uses a device in this layout: cleaning spread over the writes, one stream, no leveling of its own.

@@ -7,7 +7,7 @@ use embedded_storage::{ReadStorage, Storage};
 use margay_flash::{Flash, FlashError, Geometry};
 use margay_ftl::FtlError;
 use margay_log::LogError;
-use margay_media::{PowerCut, RamFlash, Strict, Torn};
+use margay_media::{Call, Effect, Flaky, PowerCut, RamFlash, Strict, Torn};
 use margay_micro::{ByteDisk, DiskError, NorFlashDevice, NorShapeError, SmallDisk, max_pages};
 use margay_volume::{Disk, Hint, OpenOptions};
 
@@ -225,6 +225,40 @@ fn hundreds_of_power_cuts_with_few_writes_in_between_lose_nothing() {
                 }
             }
             disk.audit().unwrap();
+        }
+    }
+}
+
+/// Whoever formats what holds no disk must not be told so by a bus that failed once.
+#[test]
+fn a_mount_that_meets_an_error_of_the_chip_says_so_and_not_that_there_is_no_disk() {
+    let nor = Geometry::new(16, 16, 512).unwrap().byte_programmable();
+    let nand = Geometry::new(16, 16, 512).unwrap().with_spare(64);
+    for geometry in [nor, nand] {
+        let mut flash = Flaky::new(RamFlash::new(geometry));
+        let mut disk = SmallDisk::format(&mut flash, 100, UUID).unwrap();
+        (0..150).for_each(|lpn| disk.write(lpn % 100, &[lpn as u8; 512]).unwrap());
+        drop(disk);
+        for call in [Call::Read, Call::Program, Call::Erase] {
+            for number in 0.. {
+                let mut failing = flash.clone();
+                failing.fail(call, number..number + 1, Effect::NotDone, 5);
+                let error = SmallDisk::mount(&mut failing).err();
+                assert!(
+                    matches!(error, None | Some(DiskError::Disk(_) | DiskError::Mount(_))),
+                    "{call:?} {number}: {error:?}"
+                );
+                if failing.errors() == 0 {
+                    break;
+                }
+                failing.heal();
+                let mut disk = SmallDisk::mount(&mut failing).unwrap();
+                let mut page = [0; 512];
+                for lpn in 0..100 {
+                    let version = if lpn < 50 { lpn + 100 } else { lpn } as u8;
+                    assert!(disk.read(lpn, &mut page).unwrap() && page == [version; 512], "{call:?} {number}: {lpn}");
+                }
+            }
         }
     }
 }

@@ -88,7 +88,6 @@ pub fn config(layout: &Layout) -> Config {
 pub fn superblock(geometry: &Geometry, client: ClientKind, exported_pages: u32, uuid: [u8; 16]) -> Superblock {
     Superblock {
         uuid,
-        incompatible: 0,
         low_water: LOW_WATER,
         high_water: LOW_WATER,
         max_pages_per_write: MAX_PAGES_PER_WRITE,

@@ -5,6 +5,7 @@ use embedded_storage::nor_flash::{
 };
 use embedded_storage::{ReadStorage, Storage};
 use margay_flash::{Flash, FlashError, Geometry};
+use margay_format::TAGS_NAME_PLACE;
 use margay_ftl::FtlError;
 use margay_log::LogError;
 use margay_media::{Call, Effect, Flaky, PowerCut, RamFlash, Strict, Torn};
@@ -157,6 +158,7 @@ fn a_host_opens_what_a_microcontroller_formatted_and_gives_it_back() {
         let mut small = SmallDisk::format(Strict::new(RamFlash::new(geometry)), pages, UUID).unwrap();
         (0..pages).for_each(|lpn| small.write(lpn, &vec![lpn as u8; page_bytes]).unwrap());
         let mut host = Disk::open(small.stop().unwrap().0, &OpenOptions::default()).unwrap();
+        assert_eq!(host.superblock().incompatible, TAGS_NAME_PLACE, "as FORMAT.md says of every device formatted now");
         let mut page = vec![0; page_bytes];
         for lpn in 0..pages {
             assert!(host.read(lpn, &mut page).unwrap() && page == vec![lpn as u8; page_bytes]);

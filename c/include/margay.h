@@ -39,7 +39,8 @@ typedef enum margay_status {
   MARGAY_NO_ROOM = 11,
   // Writing has stopped after errors of the chip: mount again.
   MARGAY_STOPPED = 12,
-  // The disk on the chip has another shape, or a later version of the library formatted it: this one cannot use it.
+  // The disk on the chip has another shape, or a later version of the library formatted it: this one cannot use it, or can
+  // only read it.
   MARGAY_OTHER_FORMAT = 13,
 } margay_status;
 

@@ -49,7 +49,8 @@ pub enum margay_status {
     MARGAY_NO_ROOM = 11,
     /// Writing has stopped after errors of the chip: mount again.
     MARGAY_STOPPED = 12,
-    /// The disk on the chip has another shape, or a later version of the library formatted it: this one cannot use it.
+    /// The disk on the chip has another shape, or a later version of the library formatted it: this one cannot use it, or can
+    /// only read it.
     MARGAY_OTHER_FORMAT = 13,
 }
 
@@ -101,7 +102,7 @@ type Status = i32;
 fn status(error: &DiskError) -> margay_status {
     match error {
         DiskError::NotFormatted(SuperblockError::NotMargay | SuperblockError::Damaged) => MARGAY_NOT_FORMATTED,
-        DiskError::NotFormatted(_) | DiskError::Superblock(_) => MARGAY_OTHER_FORMAT,
+        DiskError::NotFormatted(_) | DiskError::Superblock(_) | DiskError::ReadOnly => MARGAY_OTHER_FORMAT,
         DiskError::Layout(_) | DiskError::PastEnd { .. } => MARGAY_BAD_ARGUMENT,
         DiskError::NotADisk => MARGAY_NOT_A_DISK,
         DiskError::Size { .. } => MARGAY_TOO_MANY_PAGES,
@@ -137,7 +138,7 @@ pub extern "C" fn margay_text(status: i32) -> *const c_char {
         c"too many segments have failed: the disk can only be read",
         c"there is no room to write after errors of the chip: stop and mount again",
         c"writing has stopped after errors of the chip: mount again",
-        c"the disk on the chip has another shape, or a later version of margay formatted it: this one cannot use it",
+        c"the disk on the chip has another shape, or a later version of margay formatted it: this one cannot use or not write it",
     ];
     usize::try_from(status).ok().and_then(|at| TEXTS.get(at)).unwrap_or(&c"no status of margay").as_ptr()
 }

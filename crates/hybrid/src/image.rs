@@ -161,6 +161,11 @@ pub fn open<F: Flash>(mut device: F) -> Result<Hybrid<Formatted<F>>, OpenError> 
     if superblock.client != ClientKind::Hybrid {
         return Err(OpenError::OtherClient);
     }
+    if superblock.is_read_only_to_us() {
+        // A mount writes what makes it safe, and memory is no use without writing.
+        let bits = superblock.read_only_compatible;
+        return Err(OpenError::Find(FindError::Superblock(SuperblockError::UnknownFeatures { bits })));
+    }
     let impossible = |field| OpenError::Superblock(SuperblockError::Impossible { field });
     let layout = Layout::new(&superblock.geometry, superblock.exported_pages.into())?;
     let config = HybridConfig {

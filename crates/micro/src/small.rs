@@ -32,6 +32,9 @@ pub enum DiskError {
         "the device holds a file system, a paging store, or a disk that was formatted with its map on flash: open it as what it is, or format it"
     )]
     NotADisk,
+    /// A later version formatted it, and this one can only read it.
+    #[error("a later version of margay formatted the disk: this one can only read it")]
+    ReadOnly,
     /// More pages are to be exported than the device can hold, or none.
     #[error("a disk of {exported_pages} pages: this device can export 1 to {max_pages}")]
     Size {

@@ -4,13 +4,15 @@ use embedded_storage::nor_flash::{
     ErrorType, NorFlash, NorFlashErrorKind, ReadNorFlash, check_erase, check_read, check_write,
 };
 use embedded_storage::{ReadStorage, Storage};
-use margay_flash::{Flash, FlashError, Geometry};
-use margay_format::TAGS_NAME_PLACE;
-use margay_ftl::FtlError;
-use margay_log::LogError;
+use margay_flash::{Flash, FlashError, Geometry, Lpn};
+use margay_format::{ClientKind, Formatted, OwnPages, TAGS_NAME_PLACE};
+use margay_ftl::{Ftl, FtlError};
+use margay_log::{Hint, LogError};
 use margay_media::{Call, Effect, Flaky, PowerCut, RamFlash, Strict, Torn};
-use margay_micro::{ByteDisk, DiskError, NorFlashDevice, NorShapeError, SmallDisk, max_pages};
-use margay_volume::{Disk, Hint, OpenOptions};
+use margay_micro::{
+    ByteDisk, DiskError, NorFlashDevice, NorShapeError, SmallDisk, config, max_pages, policies, superblock,
+};
+use margay_volume::{Disk, OpenOptions};
 
 const UUID: [u8; 16] = *b"margay-micro-uid";
 
@@ -263,4 +265,25 @@ fn a_mount_that_meets_an_error_of_the_chip_says_so_and_not_that_there_is_no_disk
             }
         }
     }
+}
+
+#[test]
+fn a_disk_with_features_that_only_a_later_version_may_write_is_read_and_left_as_it_is() {
+    let geometry = Geometry::new(16, 16, 512).unwrap().with_spare(64);
+    let mut later = superblock(&geometry, ClientKind::Disk, 100, UUID);
+    later.read_only_compatible = 1;
+    let owners = OwnPages::of(&later).owners();
+    let store = Formatted::new(RamFlash::new(geometry), owners.into(), later.encode().unwrap()).unwrap();
+    let config = config(store.layout());
+    let (mut ftl, _) = Ftl::format(store, &later, config, policies(&later, &config)).unwrap();
+    ftl.write(Lpn(7), &[7; 512], Hint::None, 0).unwrap();
+    let mut flash = Flaky::new(ftl.into_device().into_device());
+    let mut disk = SmallDisk::mount(&mut flash).unwrap();
+    let mut page = [0; 512];
+    assert!(disk.read(7, &mut page).unwrap() && page == [7; 512]);
+    for refused in [disk.write(7, &page), disk.trim(7), disk.flush(), disk.idle(8).map(drop), disk.end().map(drop)] {
+        assert!(matches!(refused, Err(DiskError::ReadOnly)), "{refused:?}");
+    }
+    drop(disk);
+    assert_eq!((flash.calls(Call::Program), flash.calls(Call::Erase)), (0, 0));
 }

@@ -148,6 +148,7 @@ impl Superblock {
     /// What a device is formatted with if nothing else is chosen: the features that every device has that is formatted now, the
     /// simplest policies, and neither an identity nor a time. Whoever formats names what differs.
     pub fn new(geometry: Geometry, client: ClientKind, exported_pages: u32) -> Self {
+        let of_client = if client == ClientKind::FileSystem { HOLE_PAGES } else { 0 };
         Self {
             geometry,
             client,
@@ -156,7 +157,7 @@ impl Superblock {
             created_s: 0,
             compatible: 0,
             read_only_compatible: 0,
-            incompatible: TAGS_NAME_PLACE,
+            incompatible: TAGS_NAME_PLACE | of_client,
             low_water: 2,
             high_water: 2,
             max_pages_per_write: 8,

@@ -1,7 +1,7 @@
 //! The file system does what a tree of maps does, over remounts.
 
 use margay_flash::Geometry;
-use margay_format::{ClientKind, Formatted, HOLE_PAGES, Layout, Superblock};
+use margay_format::{ClientKind, Formatted, Layout, Superblock};
 use margay_fs::{
     AllocatorSpec, Attributes, Change, FoundFs, Fs, FsCheck, FsError, NewObject, ObjectKind, ROOT, RenameFlags, Time,
     owners,
@@ -35,7 +35,6 @@ impl Setup {
         let exported_pages = config.limit_pages(&geometry, u32::from(allocator.streams()).max(5)).unwrap();
         let superblock = Superblock {
             uuid: [3; 16],
-            incompatible: HOLE_PAGES | margay_format::TAGS_NAME_PLACE,
             placement: allocator.to_string(),
             ..Superblock::new(geometry, ClientKind::FileSystem, exported_pages)
         };

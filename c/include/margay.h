@@ -101,7 +101,8 @@ typedef struct margay_chip {
                      uint32_t spare_len);
   // Erases a segment.
   int32_t (*erase)(void *context, uint32_t segment);
-  // Whether a segment is marked bad. May be null.
+  // Whether a segment is marked bad, by the maker or by `mark_bad`: nothing is read from it. A segment of which a program has
+  // failed must not be marked by anybody else: what is on it is read until it has been copied. May be null.
   bool (*is_bad)(void *context, uint32_t segment);
   // Marks a segment bad, at a clean stop, after it has failed. May be null.
   int32_t (*mark_bad)(void *context, uint32_t segment);

@@ -16,15 +16,15 @@ use margay_volume::{Disk, OpenOptions};
 
 const UUID: [u8; 16] = *b"margay-micro-uid";
 
-/// NOR flash as a driver shows it: words of 4 bytes, each programmed once; 4 KiB erased at a time.
+/// NOR flash as a driver shows it: words of so many bytes, each programmed once; 4 KiB erased at a time.
 #[derive(Debug)]
-struct Nor {
+struct Nor<const WORD: usize> {
     bytes: Vec<u8>,
     /// Programs and erases until the power fails in the middle of one.
     left: Option<u32>,
 }
 
-impl Nor {
+impl<const WORD: usize> Nor<WORD> {
     fn new(kib: usize) -> Self {
         Self { bytes: vec![0x5A; kib * 1024], left: None }
     }
@@ -41,12 +41,12 @@ impl Nor {
     }
 }
 
-impl ErrorType for Nor {
+impl<const WORD: usize> ErrorType for Nor<WORD> {
     type Error = NorFlashErrorKind;
 }
 
-impl ReadNorFlash for Nor {
-    const READ_SIZE: usize = 4;
+impl<const WORD: usize> ReadNorFlash for Nor<WORD> {
+    const READ_SIZE: usize = WORD;
 
     fn read(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), NorFlashErrorKind> {
         check_read(self, offset, bytes.len())?;
@@ -59,8 +59,8 @@ impl ReadNorFlash for Nor {
     }
 }
 
-impl NorFlash for Nor {
-    const WRITE_SIZE: usize = 4;
+impl<const WORD: usize> NorFlash for Nor<WORD> {
+    const WRITE_SIZE: usize = WORD;
     const ERASE_SIZE: usize = 4096;
 
     fn erase(&mut self, from: u32, to: u32) -> Result<(), NorFlashErrorKind> {
@@ -83,26 +83,32 @@ impl NorFlash for Nor {
     }
 }
 
-fn formatted(kib: usize) -> ByteDisk<NorFlashDevice<Nor>> {
+fn formatted<const WORD: usize>(kib: usize) -> ByteDisk<NorFlashDevice<Nor<WORD>>> {
     let device = NorFlashDevice::new(Nor::new(kib), 512, 16 * 1024).unwrap();
     let pages = max_pages(device.geometry()).unwrap();
     ByteDisk::new(SmallDisk::format(device, pages, UUID).unwrap())
 }
 
 /// The flash without what was in memory.
-fn cut_off(disk: ByteDisk<NorFlashDevice<Nor>>) -> Nor {
+fn cut_off<const WORD: usize>(disk: ByteDisk<NorFlashDevice<Nor<WORD>>>) -> Nor<WORD> {
     let mut flash = disk.into_disk().into_device().into_flash();
     flash.left = None;
     flash
 }
 
-fn mounted(flash: Nor) -> ByteDisk<NorFlashDevice<Nor>> {
+fn mounted<const WORD: usize>(flash: Nor<WORD>) -> ByteDisk<NorFlashDevice<Nor<WORD>>> {
     ByteDisk::new(SmallDisk::mount(NorFlashDevice::new(flash, 512, 16 * 1024).unwrap()).unwrap())
 }
 
 #[test]
 fn a_storage_on_any_nor_flash_keeps_bytes_of_any_range_over_a_power_cut_and_a_stop() {
-    let mut disk = formatted(512);
+    keeps_bytes_on_words_of::<1>();
+    keeps_bytes_on_words_of::<4>();
+    keeps_bytes_on_words_of::<16>();
+}
+
+fn keeps_bytes_on_words_of<const WORD: usize>() {
+    let mut disk = formatted::<WORD>(512);
     let capacity = ReadStorage::capacity(&disk);
     assert_eq!(capacity, 779 * 512);
     let mut model = vec![0; capacity];
@@ -139,14 +145,16 @@ fn a_storage_on_any_nor_flash_keeps_bytes_of_any_range_over_a_power_cut_and_a_st
 
 #[test]
 fn a_nor_flash_whose_units_or_segments_do_not_fit_is_refused_with_its_numbers() {
-    let error = NorFlashDevice::new(Nor::new(64), 512, 6 * 1024).unwrap_err();
+    let error = NorFlashDevice::new(Nor::<4>::new(64), 512, 6 * 1024).unwrap_err();
     assert_eq!(error, NorShapeError::Segment { segment_bytes: 6144, page_bytes: 512, erase_bytes: 4096 });
     assert!(error.to_string().contains("4096 bytes that are erased at a time"), "{error}");
+    let error = NorFlashDevice::new(Nor::<32>::new(64), 512, 16 * 1024).unwrap_err();
+    assert_eq!(error, NorShapeError::Unit { write_bytes: 32, read_bytes: 32 });
     for (page_bytes, segment_bytes) in [(0, 4096), (512, 0), (500, 4096), (8192, 4096)] {
-        assert!(NorFlashDevice::new(Nor::new(64), page_bytes, segment_bytes).is_err());
+        assert!(NorFlashDevice::new(Nor::<4>::new(64), page_bytes, segment_bytes).is_err());
     }
-    assert!(matches!(NorFlashDevice::new(Nor::new(4), 512, 4096), Err(NorShapeError::Geometry(_))));
-    let device = NorFlashDevice::new(Nor::new(64), 512, 16 * 1024).unwrap();
+    assert!(matches!(NorFlashDevice::new(Nor::<4>::new(4), 512, 4096), Err(NorShapeError::Geometry(_))));
+    let device = NorFlashDevice::new(Nor::<4>::new(64), 512, 16 * 1024).unwrap();
     assert!(matches!(SmallDisk::mount(device), Err(DiskError::NotFormatted(_))));
 }
 

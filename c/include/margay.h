@@ -21,7 +21,7 @@ typedef enum margay_status {
   MARGAY_TOO_LITTLE_MEMORY = 2,
   // Another function of the library is running.
   MARGAY_BUSY = 3,
-  // There is no disk on the chip, or it is one of another shape or of a later version.
+  // There is no disk on the chip.
   MARGAY_NOT_FORMATTED = 4,
   // The chip holds something of margay that is not a disk.
   MARGAY_NOT_A_DISK = 5,
@@ -39,6 +39,9 @@ typedef enum margay_status {
   MARGAY_NO_ROOM = 11,
   // Writing has stopped after errors of the chip: mount again.
   MARGAY_STOPPED = 12,
+  // The disk on the chip has another shape, or a later version of the library formatted it: this one cannot use it, or can
+  // only read it.
+  MARGAY_OTHER_FORMAT = 13,
 } margay_status;
 
 // What the functions of a chip return. Any other value is an error that may be gone the next time.
@@ -98,7 +101,8 @@ typedef struct margay_chip {
                      uint32_t spare_len);
   // Erases a segment.
   int32_t (*erase)(void *context, uint32_t segment);
-  // Whether a segment is marked bad. May be null.
+  // Whether a segment is marked bad, by the maker or by `mark_bad`: nothing is read from it. A segment of which a program has
+  // failed must not be marked by anybody else: what is on it is read until it has been copied. May be null.
   bool (*is_bad)(void *context, uint32_t segment);
   // Marks a segment bad, at a clean stop, after it has failed. May be null.
   int32_t (*mark_bad)(void *context, uint32_t segment);

@@ -25,7 +25,8 @@ pub struct Running;
 impl Running {
     /// `None` if another function is running: it was called by one of its own callbacks, by an interrupt or another thread.
     pub fn begin() -> Option<Self> {
-        (!IS_RUNNING.swap(true, Ordering::Acquire)).then_some(Self)
+        // One that is made and dropped would end the function that is running.
+        if IS_RUNNING.swap(true, Ordering::Acquire) { None } else { Some(Self) }
     }
 
     /// # Safety

@@ -74,7 +74,8 @@ pub struct margay_chip {
     >,
     /// Erases a segment.
     pub erase: Option<unsafe extern "C" fn(context: *mut c_void, segment: u32) -> i32>,
-    /// Whether a segment is marked bad. May be null.
+    /// Whether a segment is marked bad, by the maker or by `mark_bad`: nothing is read from it. A segment of which a program has
+    /// failed must not be marked by anybody else: what is on it is read until it has been copied. May be null.
     pub is_bad: Option<unsafe extern "C" fn(context: *mut c_void, segment: u32) -> bool>,
     /// Marks a segment bad, at a clean stop, after it has failed. May be null.
     pub mark_bad: Option<unsafe extern "C" fn(context: *mut c_void, segment: u32) -> i32>,

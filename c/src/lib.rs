@@ -14,6 +14,7 @@ use core::panic::PanicInfo;
 use core::{ptr, slice};
 use flash::{Chip, geometry_of, margay_chip, margay_geometry};
 use margay_flash::FlashError;
+use margay_format::SuperblockError;
 use margay_ftl::{FtlError, MountError};
 use margay_log::LogError;
 use margay_micro::{DiskError, SmallDisk, max_pages, memory_bytes};
@@ -30,7 +31,7 @@ pub enum margay_status {
     MARGAY_TOO_LITTLE_MEMORY = 2,
     /// Another function of the library is running.
     MARGAY_BUSY = 3,
-    /// There is no disk on the chip, or it is one of another shape or of a later version.
+    /// There is no disk on the chip.
     MARGAY_NOT_FORMATTED = 4,
     /// The chip holds something of margay that is not a disk.
     MARGAY_NOT_A_DISK = 5,
@@ -48,6 +49,9 @@ pub enum margay_status {
     MARGAY_NO_ROOM = 11,
     /// Writing has stopped after errors of the chip: mount again.
     MARGAY_STOPPED = 12,
+    /// The disk on the chip has another shape, or a later version of the library formatted it: this one cannot use it, or can
+    /// only read it.
+    MARGAY_OTHER_FORMAT = 13,
 }
 
 use margay_status::*;
@@ -97,11 +101,12 @@ type Status = i32;
 
 fn status(error: &DiskError) -> margay_status {
     match error {
-        DiskError::NotFormatted(_) | DiskError::Superblock(_) => MARGAY_NOT_FORMATTED,
+        DiskError::NotFormatted(SuperblockError::NotMargay | SuperblockError::Damaged) => MARGAY_NOT_FORMATTED,
+        DiskError::NotFormatted(_) | DiskError::Superblock(_) | DiskError::ReadOnly => MARGAY_OTHER_FORMAT,
         DiskError::Layout(_) | DiskError::PastEnd { .. } => MARGAY_BAD_ARGUMENT,
         DiskError::NotADisk => MARGAY_NOT_A_DISK,
         DiskError::Size { .. } => MARGAY_TOO_MANY_PAGES,
-        DiskError::Mount(MountError::Scan(_)) => MARGAY_NOT_FORMATTED,
+        DiskError::Mount(MountError::Scan(_)) => MARGAY_OTHER_FORMAT,
         DiskError::Mount(MountError::Ftl(error)) | DiskError::Disk(error) => match error {
             FtlError::OutOfRange { .. } => MARGAY_PAST_END,
             FtlError::WornOut { .. } => MARGAY_WORN_OUT,
@@ -119,12 +124,12 @@ fn status(error: &DiskError) -> margay_status {
 /// A sentence that says what a status means, which lasts for ever. Never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn margay_text(status: i32) -> *const c_char {
-    const TEXTS: [&core::ffi::CStr; 13] = [
+    const TEXTS: [&core::ffi::CStr; 14] = [
         c"done",
         c"a pointer is null, a length is not that of a page, or the chip has a shape that cannot be",
         c"the memory is too small: margay_memory_bytes says how much the chip needs",
         c"another function of margay is running: it was called by a callback, an interrupt or another thread",
-        c"there is no disk on the chip, or it is one of another shape or of a later version: format it",
+        c"there is no disk on the chip: format it",
         c"the chip holds a file system or a paging store, not a disk: format it",
         c"the chip cannot export so many pages, or none: margay_max_pages says how many",
         c"the page is past the end of the disk",
@@ -133,6 +138,7 @@ pub extern "C" fn margay_text(status: i32) -> *const c_char {
         c"too many segments have failed: the disk can only be read",
         c"there is no room to write after errors of the chip: stop and mount again",
         c"writing has stopped after errors of the chip: mount again",
+        c"the disk on the chip has another shape, or a later version of margay formatted it: this one cannot use or not write it",
     ];
     usize::try_from(status).ok().and_then(|at| TEXTS.get(at)).unwrap_or(&c"no status of margay").as_ptr()
 }

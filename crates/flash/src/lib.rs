@@ -146,6 +146,43 @@ pub trait Flash {
 #[macro_export]
 macro_rules! pass_on {
     ($device:ident: $($name:ident),+) => { $($crate::pass_on!(@ $device $name);)+ };
+    (@ $device:ident pages) => {
+        fn geometry(&self) -> &$crate::Geometry {
+            self.$device.geometry()
+        }
+        fn read(
+            &mut self,
+            ppn: $crate::Ppn,
+            data: &mut [u8],
+            spare: &mut [u8],
+        ) -> Result<$crate::ReadStatus, $crate::FlashError> {
+            self.$device.read(ppn, data, spare)
+        }
+        fn program(&mut self, ppn: $crate::Ppn, data: &[u8], spare: &[u8]) -> Result<(), $crate::FlashError> {
+            self.$device.program(ppn, data, spare)
+        }
+        fn erase(&mut self, segment: $crate::SegmentId) -> Result<(), $crate::FlashError> {
+            self.$device.erase(segment)
+        }
+    };
+    (@ $device:ident parts) => {
+        fn read_part(
+            &mut self,
+            ppn: $crate::Ppn,
+            offset_bytes: u32,
+            bytes: &mut [u8],
+        ) -> Result<$crate::ReadStatus, $crate::FlashError> {
+            self.$device.read_part(ppn, offset_bytes, bytes)
+        }
+        fn program_part(
+            &mut self,
+            ppn: $crate::Ppn,
+            offset_bytes: u32,
+            bytes: &[u8],
+        ) -> Result<(), $crate::FlashError> {
+            self.$device.program_part(ppn, offset_bytes, bytes)
+        }
+    };
     (@ $device:ident has_payload) => {
         fn has_payload(&self) -> bool {
             self.$device.has_payload()

@@ -222,25 +222,7 @@ mod tests {
         let geometry = margay_flash::Geometry::new(4096, 64, 4096).unwrap().with_spare(256);
         let superblock = Superblock { geometry, exported_pages: 200_000, ..crate::superblock::tests::superblock() };
         let layout = Layout::new(&geometry, 200_000).unwrap();
-        let free = crate::SegmentRecord {
-            state: crate::SegmentState::Free,
-            needs_erase: false,
-            stream: 0,
-            erases: 1,
-            opened_us: 0,
-            opened_writes: 0,
-            opened_sequence: 0,
-        };
-        let segments = alloc::vec![free; 4096];
-        let log = LogState {
-            seq: 9,
-            time_us: 8,
-            host_writes: 7,
-            segments,
-            open: Vec::new(),
-            free: Vec::new(),
-            retired: Vec::new(),
-        };
+        let log = crate::log_state::tests::unused(4096);
         let owners = OwnPages::of(&superblock).owners() as usize;
         let mapped = [0, 1, 500, owners / 2, owners - 1];
         let heat = |ppn: Ppn| (u64::from(ppn.0) + 1, ppn.0 + 2);

@@ -191,3 +191,30 @@ impl OpenSegment {
         Some(Self { segment, next: Ppn(next), pages: pages? })
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A log of so many segments, all of them free.
+    pub(crate) fn unused(segments: u32) -> LogState {
+        let free = SegmentRecord {
+            state: SegmentState::Free,
+            needs_erase: false,
+            stream: 0,
+            erases: 1,
+            opened_us: 0,
+            opened_writes: 0,
+            opened_sequence: 0,
+        };
+        LogState {
+            seq: 9,
+            time_us: 8,
+            host_writes: 7,
+            segments: alloc::vec![free; segments as usize],
+            open: Vec::new(),
+            free: Vec::new(),
+            retired: Vec::new(),
+        }
+    }
+}

@@ -148,6 +148,32 @@ fn shape(geometry: &Geometry) -> String {
 impl core::error::Error for SuperblockError {}
 
 impl Superblock {
+    /// What a device is formatted with if nothing else is chosen: the features that every device has that is formatted now, the
+    /// simplest policies, and neither an identity nor a time. Whoever formats names what differs.
+    pub fn new(geometry: Geometry, client: ClientKind, exported_pages: u32) -> Self {
+        let of_client = if client == ClientKind::FileSystem { HOLE_PAGES } else { 0 };
+        Self {
+            geometry,
+            client,
+            exported_pages,
+            uuid: [0; 16],
+            created_s: 0,
+            compatible: 0,
+            read_only_compatible: 0,
+            incompatible: TAGS_NAME_PLACE | of_client,
+            low_water: 2,
+            high_water: 2,
+            max_pages_per_write: 8,
+            selection: "greedy".into(),
+            placement: "m1".into(),
+            leveling: "none".into(),
+            read_only_ranges: Vec::new(),
+            endurance_erases: 0,
+            map_entries: 0,
+            map_memory_bytes: 0,
+        }
+    }
+
     /// Its bytes; [`SuperblockError::TooLong`] if policy texts and ranges do not fit.
     pub fn encode(&self) -> Result<[u8; SUPERBLOCK_BYTES], SuperblockError> {
         let texts = [&self.selection, &self.placement, &self.leveling];

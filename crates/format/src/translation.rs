@@ -118,18 +118,7 @@ mod tests {
     fn a_checkpoint_of_a_map_on_flash_is_read_as_written_and_never_half() {
         let superblock = Superblock { map_entries: 1000, ..superblock() };
         let layout = Layout::new(&superblock.geometry, 6000).unwrap();
-        let record = crate::SegmentRecord {
-            state: crate::SegmentState::Free,
-            needs_erase: false,
-            stream: 0,
-            erases: 1,
-            opened_us: 0,
-            opened_writes: 0,
-            opened_sequence: 0,
-        };
-        let segments = alloc::vec![record; superblock.geometry.segments() as usize];
-        let (open, free, retired) = (Vec::new(), Vec::new(), Vec::new());
-        let log = LogState { seq: 9, time_us: 8, host_writes: 7, segments, open, free, retired };
+        let log = crate::log_state::tests::unused(superblock.geometry.segments());
         let own = OwnPages::of(&superblock);
         assert_eq!((own.groups(), own.owners()), (6, 5529 + 8));
         let state = MapState {

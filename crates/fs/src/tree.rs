@@ -5,8 +5,9 @@ use crate::index::{HeaderPage, Index, ROOT};
 use crate::node::{Node, ObjectKind, Time, is_name};
 use crate::{MAX_CHUNKS, MAX_OBJECTS, Problem};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::vec::Vec;
 use margay_format::ObjectHeader;
 
@@ -104,8 +105,12 @@ pub(crate) fn build(
         }
     }
     for loser in losers {
-        // Another name of it takes the place of the one that it lost.
-        let heir = found.iter().find(|(_, other)| other.node.link_to == Some(loser)).map(|(id, _)| *id);
+        // Another name of it, if that is not lost too, takes the place of the one that it lost.
+        let is_kept = |id: u32, node: &Node| names.get(&(node.parent, node.name.clone())) == Some(&id);
+        let heir = found
+            .iter()
+            .find(|(id, other)| other.node.link_to == Some(loser) && is_kept(**id, &other.node))
+            .map(|(id, _)| *id);
         repair.push(found[&loser].page);
         if let Some(heir) = heir {
             let link = found.remove(&heir).expect("it was just found");
@@ -138,6 +143,8 @@ pub(crate) fn build(
 /// Enters every object in its directory.
 fn enter_in_directories(index: &mut Index, repair: &mut Vec<u32>, problems: &mut Vec<Problem>) {
     let objects: Vec<u32> = index.iter().map(|(object, _)| object).filter(|object| *object != ROOT).collect();
+    let in_root = index.iter().filter(|(object, node)| *object != ROOT && node.parent == ROOT);
+    let mut taken: BTreeSet<Box<[u8]>> = in_root.map(|(_, node)| node.name.clone()).collect();
     for object in &objects {
         let node = index.node(*object).expect("in use");
         let limit = objects.len() + 2;
@@ -146,9 +153,12 @@ fn enter_in_directories(index: &mut Index, repair: &mut Vec<u32>, problems: &mut
         if !parent_is_directory || !reaches_root {
             problems.push(Problem::Unreachable { object: *object });
             repair.push(node.page);
-            let name = alloc::format!("lost-{object}");
+            let numbered = (2..).map(|number: u64| format!("lost-{object}-{number}"));
+            let mut names = core::iter::once(format!("lost-{object}")).chain(numbered);
+            let name = names.find(|name| !taken.contains(name.as_bytes())).expect("some number is not taken");
             let node = index.node_mut(*object).expect("in use");
             (node.parent, node.name) = (ROOT, name.as_bytes().into());
+            taken.insert(node.name.clone());
         }
     }
     for object in objects {
@@ -162,5 +172,55 @@ fn enter_in_directories(index: &mut Index, repair: &mut Vec<u32>, problems: &mut
             let kind = target.kind;
             index.node_mut(object).expect("in use").kind = kind;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(seq: u64, parent: u32, name: &[u8]) -> Candidate {
+        let node = Node::new(ObjectKind::File, 0o644, 0, 0, parent, name, Time::default());
+        Candidate { age: (seq, 0), page: 0, node, holes: Vec::new() }
+    }
+
+    fn link(seq: u64, name: &[u8], to: u32) -> Candidate {
+        let mut link = file(seq, ROOT, name);
+        link.node.link_to = Some(to);
+        link
+    }
+
+    /// What the tree of these objects has in its root.
+    fn root_of(objects: Vec<(u32, Candidate)>) -> Vec<(Vec<u8>, u32)> {
+        let mut index = Index::new(4096, false);
+        index.pages.push(HeaderPage::default());
+        let mut found: BTreeMap<_, _> = objects.into_iter().collect();
+        let root = Node::new(ObjectKind::Directory, 0o755, 0, 0, ROOT, b"", Time::default());
+        found.insert(ROOT, Candidate { age: (0, 0), page: 0, node: root, holes: Vec::new() });
+        build(&mut index, found, &mut Vec::new(), &mut Vec::new(), 1000);
+        let entries: Vec<_> =
+            index.node(ROOT).unwrap().children.iter().map(|(name, at)| (name.to_vec(), *at)).collect();
+        assert_eq!(entries.len() + 1, index.iter().count(), "each object has a name");
+        entries
+    }
+
+    #[test]
+    fn a_file_that_loses_its_name_keeps_only_a_link_that_has_not_lost_its_own() {
+        let named_twice = || {
+            let newer = [(3, file(5, ROOT, b"a")), (5, file(6, ROOT, b"h"))];
+            [(2, file(1, ROOT, b"a")), (4, link(2, b"h", 2))].into_iter().chain(newer).collect::<Vec<_>>()
+        };
+        let newer = [(b"a".to_vec(), 3), (b"h".to_vec(), 5)];
+        assert_eq!(root_of(named_twice()), newer);
+        let mut with_link = named_twice();
+        with_link.push((6, link(3, b"k", 2)));
+        assert_eq!(root_of(with_link), [&newer[..], &[(b"k".to_vec(), 2)]].concat());
+    }
+
+    #[test]
+    fn what_has_lost_its_directory_gets_a_name_that_nothing_else_has() {
+        let lost = [(2, file(1, 77, b"x")), (3, file(2, ROOT, b"lost-2")), (4, file(3, ROOT, b"lost-2-2"))];
+        let names = [("lost-2", 3), ("lost-2-2", 4), ("lost-2-3", 2)];
+        assert_eq!(root_of(lost.into()), names.map(|(name, object)| (name.as_bytes().to_vec(), object)));
     }
 }

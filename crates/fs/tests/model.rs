@@ -1,7 +1,7 @@
 //! The file system does what a tree of maps does, over remounts.
 
 use margay_flash::Geometry;
-use margay_format::{ClientKind, Formatted, HOLE_PAGES, Layout, Superblock};
+use margay_format::{ClientKind, Formatted, Layout, Superblock};
 use margay_fs::{
     AllocatorSpec, Attributes, Change, FoundFs, Fs, FsCheck, FsError, NewObject, ObjectKind, ROOT, RenameFlags, Time,
     owners,
@@ -32,25 +32,11 @@ impl Setup {
             high_water: 2,
             ..Config::default()
         };
+        let exported_pages = config.limit_pages(&geometry, u32::from(allocator.streams()).max(5)).unwrap();
         let superblock = Superblock {
-            geometry,
-            client: ClientKind::FileSystem,
-            exported_pages: config.limit_pages(&geometry, u32::from(allocator.streams()).max(5)).unwrap(),
             uuid: [3; 16],
-            created_s: 0,
-            compatible: 0,
-            read_only_compatible: 0,
-            incompatible: HOLE_PAGES | margay_format::TAGS_NAME_PLACE,
-            low_water: 2,
-            high_water: 2,
-            max_pages_per_write: 8,
-            selection: "greedy".into(),
             placement: allocator.to_string(),
-            leveling: "none".into(),
-            read_only_ranges: Vec::new(),
-            endurance_erases: 0,
-            map_entries: 0,
-            map_memory_bytes: 0,
+            ..Superblock::new(geometry, ClientKind::FileSystem, exported_pages)
         };
         Self { config, superblock, allocator }
     }

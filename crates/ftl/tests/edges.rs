@@ -21,26 +21,7 @@ fn chips() -> [Geometry; 2] {
 }
 
 fn superblock(geometry: Geometry) -> Superblock {
-    Superblock {
-        geometry,
-        client: ClientKind::Disk,
-        exported_pages: PAGES,
-        uuid: [9; 16],
-        created_s: 0,
-        compatible: 0,
-        read_only_compatible: 0,
-        incompatible: 0,
-        low_water: 2,
-        high_water: 2,
-        max_pages_per_write: 8,
-        selection: "greedy".into(),
-        placement: "m1".into(),
-        leveling: "none".into(),
-        read_only_ranges: Vec::new(),
-        endurance_erases: 0,
-        map_entries: 0,
-        map_memory_bytes: 0,
-    }
+    Superblock { uuid: [9; 16], ..Superblock::new(geometry, ClientKind::Disk, PAGES) }
 }
 
 fn formatted<F: margay_flash::Flash>(device: F, geometry: Geometry) -> (Formatted<F>, Config) {

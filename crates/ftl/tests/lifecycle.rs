@@ -28,26 +28,8 @@ impl Setup {
             high_water: 2,
             ..Config::default()
         };
-        let superblock = Superblock {
-            geometry,
-            client: ClientKind::Disk,
-            exported_pages: config.limit_pages(&geometry, 5).unwrap() / 2,
-            uuid: [9; 16],
-            created_s: 0,
-            compatible: 0,
-            read_only_compatible: 0,
-            incompatible: margay_format::TAGS_NAME_PLACE,
-            low_water: 2,
-            high_water: 2,
-            max_pages_per_write: 8,
-            selection: "greedy".into(),
-            placement: "m1".into(),
-            leveling: "none".into(),
-            read_only_ranges: Vec::new(),
-            endurance_erases: 0,
-            map_entries: 0,
-            map_memory_bytes: 0,
-        };
+        let exported_pages = config.limit_pages(&geometry, 5).unwrap() / 2;
+        let superblock = Superblock { uuid: [9; 16], ..Superblock::new(geometry, ClientKind::Disk, exported_pages) };
         Self { config, superblock }
     }
 

@@ -44,7 +44,7 @@ pub enum HybridError {
     },
     /// Too many segments went bad: none is left to merge into.
     WornOut {
-        /// Segments retired since it was opened.
+        /// Segments that are retired, those that earlier mounts have retired included.
         retired_segments: u32,
     },
     /// The device failed.
@@ -80,7 +80,7 @@ impl fmt::Display for HybridError {
             }
             Self::WornOut { retired_segments } => write!(
                 f,
-                "no segment is left to merge into: {retired_segments} have failed since the device was opened"
+                "no segment is left to merge into: {retired_segments} are retired because programs or erases of them have failed"
             ),
             Self::Flash(error) => error.fmt(f),
         }

@@ -233,7 +233,7 @@ impl<D: Store> Hybrid<D> {
     pub fn write<H: Host>(&mut self, lpn: Lpn, data: &[u8], host: &mut H) -> Result<(), HybridError> {
         self.check(lpn)?;
         if self.report.is_worn_out {
-            return Err(HybridError::WornOut { retired_segments: self.counters.retired_segments });
+            return Err(self.worn_out());
         }
         self.save_retired()?;
         let is_volatile = self.config.persistence == Persistence::Volatile;

@@ -1,12 +1,12 @@
 use crate::hybrid::Stream;
 use crate::{Hybrid, HybridConfig, HybridError, Mapping, Persistence};
 use alloc::string::{String, ToString};
-use alloc::{vec, vec::Vec};
+use alloc::vec;
 use core::fmt;
 use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 use margay_format::{
     Anchor, ClientKind, FindError, Formatted, FreeList, FreeSegment, Layout, LayoutError, Record, SUPERBLOCK_BYTES,
-    SegmentInfo, Store, Superblock, SuperblockError, TAGS_NAME_PLACE, find_superblock, shown_geometry,
+    SegmentInfo, Store, Superblock, SuperblockError, find_superblock, shown_geometry,
 };
 
 /// How a device is formatted.
@@ -117,24 +117,15 @@ pub fn format<F: Flash>(device: F, options: &FormatOptions) -> Result<Hybrid<For
     }
     config.check(&geometry)?;
     let superblock = Superblock {
-        geometry,
-        client: ClientKind::Hybrid,
-        exported_pages: config.logical_pages,
         uuid: options.uuid,
         created_s: options.created_s,
-        compatible: 0,
-        read_only_compatible: 0,
-        incompatible: TAGS_NAME_PLACE,
         low_water: options.log_blocks,
         high_water: options.log_blocks,
         max_pages_per_write: 0,
         selection: options.mapping.to_string(),
         placement: options.persistence.text().to_string(),
         leveling: String::new(),
-        read_only_ranges: Vec::new(),
-        endurance_erases: 0,
-        map_entries: 0,
-        map_memory_bytes: 0,
+        ..Superblock::new(geometry, ClientKind::Hybrid, config.logical_pages)
     };
     let mut store = Formatted::new(device, config.logical_pages.into(), superblock.encode()?)?;
     store.reset_mark()?;
@@ -169,6 +160,11 @@ pub fn open<F: Flash>(mut device: F) -> Result<Hybrid<Formatted<F>>, OpenError> 
     };
     if superblock.client != ClientKind::Hybrid {
         return Err(OpenError::OtherClient);
+    }
+    if superblock.is_read_only_to_us() {
+        // A mount writes what makes it safe, and memory is no use without writing.
+        let bits = superblock.read_only_compatible;
+        return Err(OpenError::Find(FindError::Superblock(SuperblockError::UnknownFeatures { bits })));
     }
     let impossible = |field| OpenError::Superblock(SuperblockError::Impossible { field });
     let layout = Layout::new(&superblock.geometry, superblock.exported_pages.into())?;

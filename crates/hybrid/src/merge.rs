@@ -10,7 +10,7 @@ impl<D: Store> Hybrid<D> {
     /// Merges the log block that the host chooses.
     pub(crate) fn merge_victim<H: Host>(&mut self, host: &mut H) -> Result<(), HybridError> {
         if self.order.is_empty() {
-            return Err(HybridError::WornOut { retired_segments: self.counters.retired_segments });
+            return Err(self.worn_out());
         }
         let at = host.victim(&self.order);
         self.merge_random(at, host)

@@ -31,6 +31,11 @@ impl<D: Store> Hybrid<D> {
         self.free.retired()
     }
 
+    /// The error of what needs a segment more than is left.
+    pub(crate) fn worn_out(&self) -> HybridError {
+        HybridError::WornOut { retired_segments: self.free.retired().len() as u32 }
+    }
+
     /// The owner of the list: the number behind the pages of the host.
     pub(crate) const fn list_owner(&self) -> Lpn {
         Lpn(self.config.logical_pages)

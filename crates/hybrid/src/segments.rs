@@ -25,7 +25,7 @@ impl<D: Store> Hybrid<D> {
                 self.counters.retired_segments += 1;
             }
         }
-        Err(HybridError::WornOut { retired_segments: self.counters.retired_segments })
+        Err(self.worn_out())
     }
 
     fn begin(&mut self, free: &mut FreeSegment, stream: Stream) -> Result<(), FlashError> {

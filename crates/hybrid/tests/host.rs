@@ -259,3 +259,30 @@ fn a_mount_does_not_use_a_segment_again_that_was_retired() {
         }
     }
 }
+
+#[test]
+fn a_store_that_is_worn_out_says_of_all_segments_that_have_failed_how_many_they_are_after_a_mount_too() {
+    let geometry = Geometry::new(14, 8, PAGE_BYTES as u32).unwrap().with_spare(256);
+    let mut device = Faults::new(Strict::new(RamFlash::new(geometry)), 4);
+    let options = FormatOptions {
+        mapping: "bast".parse().unwrap(),
+        persistence: Persistence::Persistent,
+        log_blocks: LOG_BLOCKS,
+        logical_pages: Some(PAGES),
+        uuid: [1; 16],
+        created_s: 0,
+    };
+    let mut disk = format(&mut device, &options).unwrap();
+    let write = |disk: &mut Hybrid<Formatted<&mut Faults<_>>>| {
+        draws(7).take(400).try_for_each(|draw| disk.write_alone(Lpn(draw % PAGES), &[1; PAGE_BYTES]))
+    };
+    disk.store_mut().device_mut().fail_erase(0);
+    write(&mut disk).unwrap();
+    drop(disk);
+    disk = open(&mut device).unwrap();
+    (0..13).for_each(|at| disk.store_mut().device_mut().fail_erase(at));
+    let error = write(&mut disk).unwrap_err();
+    let retired_segments = disk.retired_segments().len() as u32;
+    assert_eq!(error, HybridError::WornOut { retired_segments });
+    assert_eq!(retired_segments, 1 + disk.counters().retired_segments, "one had failed before the mount");
+}

@@ -1,8 +1,9 @@
 //! Images of hybrid-mapped disks: what is written is recovered, and an image of today's format stays readable.
 
-use margay_flash::{Geometry, Lpn};
+use margay_flash::{Geometry, Lpn, Ppn};
+use margay_format::{FindError, SUPERBLOCK_BYTES, Superblock, SuperblockError};
 use margay_hybrid::{FormatOptions, Mapping, NoCache, OpenError, Persistence, format, open};
-use margay_media::ImageFlash;
+use margay_media::{ImageFlash, RamFlash};
 use std::path::{Path, PathBuf};
 
 const PAGES: u32 = 20;
@@ -97,4 +98,19 @@ fn a_swap_store_is_empty_when_it_is_opened_and_other_images_are_refused() {
     let geometry = Geometry::new(9, 8, PAGE_BYTES as u32).unwrap().with_spare(64);
     let error = open(ImageFlash::create(&blank, geometry).unwrap()).unwrap_err();
     assert!(matches!(error, OpenError::Find(_)), "{error}");
+}
+
+#[test]
+fn a_store_with_features_that_only_a_later_version_may_write_is_not_opened_because_opening_writes() {
+    let geometry = Geometry::new(9, 8, PAGE_BYTES as u32).unwrap().with_spare(64);
+    let mut flash = RamFlash::new(geometry);
+    format(&mut flash, &options(Persistence::Persistent)).unwrap();
+    let page = flash.page_bytes_mut(Ppn(0));
+    let later = Superblock { read_only_compatible: 1, ..Superblock::decode(page).unwrap() };
+    page[..SUPERBLOCK_BYTES].copy_from_slice(&later.encode().unwrap());
+    let refused = open(flash).err();
+    assert!(
+        matches!(refused, Some(OpenError::Find(FindError::Superblock(SuperblockError::UnknownFeatures { bits: 1 })))),
+        "{refused:?}"
+    );
 }

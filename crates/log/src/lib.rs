@@ -42,3 +42,4 @@ pub use mount_scan::{MountReport, ScanError};
 pub use policies::Policies;
 pub use recovery::{OwnerMap, PageReader, Recovered, StartWork, recover};
 pub use restore::{Kept, Restored, RestoredSegment, ValidPages};
+pub use valid::marked_pages;

@@ -156,17 +156,6 @@ impl<D: Store, O: Owner> Log<D, O> {
         words
     }
 
-    /// Marks the pages that bits say are valid.
-    pub(crate) fn restore_valid(&mut self, words: &[u64]) {
-        for (number, word) in words.iter().enumerate().filter(|(_, word)| **word != 0) {
-            for bit in (0..64).filter(|bit| word >> bit & 1 == 1) {
-                let ppn = Ppn(number as u32 * 64 + bit);
-                self.valid.fill(ppn.0, ppn.0 + 1, true);
-                self.segments.valid[self.geometry.segment_of(ppn).index()] += 1;
-            }
-        }
-    }
-
     /// The stream of a segment if its pages stay in it when they are copied.
     #[inline]
     pub(crate) fn stream_apart(&self, segment: SegmentId) -> Option<u8> {

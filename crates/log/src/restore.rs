@@ -1,6 +1,7 @@
 //! A log on a device that was used before.
 
 use crate::log::{Head, Log};
+use crate::valid::marked_pages;
 use crate::{Config, ConfigError, Content, LogError, Owner, Policies};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -62,20 +63,13 @@ pub struct ValidPages<O> {
 impl<O> ValidPages<O> {
     /// Where they are.
     pub fn iter(&self) -> impl Iterator<Item = Ppn> + '_ {
-        let marked = (0..).zip(&self.valid).flat_map(|(word, bits)| ones(*bits).map(move |bit| Ppn(word * 64 + bit)));
-        self.places.iter().map(|(ppn, _)| *ppn).chain(marked)
+        self.places.iter().map(|(ppn, _)| *ppn).chain(marked_pages(&self.valid))
     }
 
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.places.len() as u64 + self.valid.iter().map(|bits| u64::from(bits.count_ones())).sum::<u64>()
     }
-}
-
-/// The numbers of the bits that are 1.
-fn ones(bits: u64) -> impl Iterator<Item = u32> {
-    let next = |bits: &u64| Some(*bits & (*bits).wrapping_sub(1));
-    core::iter::successors(Some(bits), next).take_while(|bits| *bits != 0).map(u64::trailing_zeros)
 }
 
 /// What is known of a device.
@@ -138,12 +132,11 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     fn restore_pages(&mut self, restored: &Restored<O>) {
-        for (ppn, owner) in &restored.pages.places {
+        restored.pages.iter().for_each(|ppn| {
             self.valid.fill(ppn.0, ppn.0 + 1, true);
-            self.segments.valid[self.geometry.segment_of(*ppn).index()] += 1;
-            self.note_owner(*ppn, *owner);
-        }
-        self.restore_valid(&restored.pages.valid);
+            self.segments.valid[self.geometry.segment_of(ppn).index()] += 1;
+        });
+        restored.pages.places.iter().for_each(|(ppn, owner)| self.note_owner(*ppn, *owner));
         for (at, kept) in &restored.pages.kept {
             let (ppn, _) = restored.pages.places[*at as usize];
             match *kept {

@@ -67,3 +67,14 @@ impl<W: DerefMut<Target = [u64]>> ValidBits<W> {
         self.0[first as usize / 64] &= !(bits << (first % 64));
     }
 }
+
+/// The pages that bits mark: a word is for 64 pages, and its lowest bit for the first of them.
+pub fn marked_pages(words: &[u64]) -> impl Iterator<Item = Ppn> + '_ {
+    (0..).zip(words).flat_map(|(word, bits)| ones(*bits).map(move |bit| Ppn(word * 64 + bit)))
+}
+
+/// The numbers of the bits that are 1.
+fn ones(bits: u64) -> impl Iterator<Item = u32> {
+    let next = |bits: &u64| Some(*bits & (*bits).wrapping_sub(1));
+    core::iter::successors(Some(bits), next).take_while(|bits| *bits != 0).map(u64::trailing_zeros)
+}

@@ -9,7 +9,7 @@ use margay_log::{Config, Counters, Hint};
 #[derive(Debug)]
 pub struct SmallDisk<F> {
     ftl: Ftl<Formatted<F>>,
-    /// None if the chip is so worn out that it must only be read.
+    /// None if the chip is so worn out, or was formatted by so late a version, that it must only be read.
     anchor: Option<Anchor>,
     superblock: Superblock,
     report: MountReport,
@@ -46,7 +46,8 @@ impl<F: Flash> SmallDisk<F> {
     }
 
     /// Mounts a device that was formatted before, by this crate or on a host: after a clean stop from its checkpoint, after a
-    /// power cut by looking into every segment.
+    /// power cut by looking into every segment. One with features of a later version, which it says who writes must know, is
+    /// mounted for reading.
     ///
     /// # Errors
     /// [`DiskError::NotFormatted`] and [`DiskError::NotADisk`] if there is no disk on it; those of the device.
@@ -63,12 +64,16 @@ impl<F: Flash> SmallDisk<F> {
         let loaded = load(&mut store, &superblock, true)?;
         let report = loaded.report.clone();
         let policies = policies(&superblock, &config);
-        let (mut ftl, anchor) = Ftl::mount(store, &superblock, config, policies, loaded, false)?;
+        let read_only = superblock.is_read_only_to_us();
+        let (mut ftl, anchor) = Ftl::mount(store, &superblock, config, policies, loaded, read_only)?;
         ftl.reserve();
         Ok(Self { ftl, anchor, superblock, report })
     }
 
     fn check_writable(&self) -> Result<(), DiskError> {
+        if self.superblock.is_read_only_to_us() {
+            return Err(DiskError::ReadOnly);
+        }
         let retired_segments = self.ftl.retired_segments().len() as u32;
         self.anchor.map(drop).ok_or(DiskError::Disk(FtlError::WornOut { retired_segments }))
     }

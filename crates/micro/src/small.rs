@@ -1,11 +1,10 @@
 //! How a small disk, or a small file system, uses its device: the choices that a host makes by name.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use margay_flash::Geometry;
 use margay_format::{ClientKind, FindError, Layout, LayoutError, OwnPages, Superblock, SuperblockError};
 use margay_ftl::{FtlError, MountError};
-use margay_log::{Config, Policies};
+use margay_log::{Config, LogError, Policies};
 use margay_policy::placement::{Sequential, WithPages};
 use margay_policy::selection::Greedy;
 use margay_policy::{LevelingSpec, Sizing};
@@ -18,9 +17,10 @@ const LOW_WATER: u32 = 2;
 /// Why a small disk could not be formatted, mounted or used.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// There is no superblock that can be used.
+    /// There is no superblock that can be used. [`SuperblockError::NotMargay`] and [`SuperblockError::Damaged`]: nothing on the
+    /// device can be mounted; any other: somebody else can mount it, so formatting it would destroy what is on it.
     #[error("{0}")]
-    NotFormatted(#[from] FindError),
+    NotFormatted(SuperblockError),
     /// The superblock cannot be written.
     #[error("{0}")]
     Superblock(#[from] SuperblockError),
@@ -32,6 +32,9 @@ pub enum DiskError {
         "the device holds a file system, a paging store, or a disk that was formatted with its map on flash: open it as what it is, or format it"
     )]
     NotADisk,
+    /// A later version formatted it, and this one can only read it.
+    #[error("a later version of margay formatted the disk: this one can only read it")]
+    ReadOnly,
     /// More pages are to be exported than the device can hold, or none.
     #[error("a disk of {exported_pages} pages: this device can export 1 to {max_pages}")]
     Size {
@@ -58,6 +61,16 @@ pub enum DiskError {
     },
 }
 
+impl From<FindError> for DiskError {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Superblock(error) => Self::NotFormatted(error),
+            // It may be formatted, and be found the next time.
+            FindError::Flash(error) => Self::Disk(LogError::from(error).into()),
+        }
+    }
+}
+
 /// How the log uses a device in this layout: cleaning spread over the writes, one stream, no leveling of its own.
 pub fn config(layout: &Layout) -> Config {
     Config {
@@ -77,24 +90,14 @@ pub fn config(layout: &Layout) -> Config {
 /// What is on flash of the choices above. `uuid` tells this device from others, and `client` says what is on it.
 pub fn superblock(geometry: &Geometry, client: ClientKind, exported_pages: u32, uuid: [u8; 16]) -> Superblock {
     Superblock {
-        geometry: *geometry,
-        client,
-        exported_pages,
         uuid,
-        created_s: 0,
-        compatible: 0,
-        read_only_compatible: 0,
-        incompatible: 0,
         low_water: LOW_WATER,
         high_water: LOW_WATER,
         max_pages_per_write: MAX_PAGES_PER_WRITE,
         selection: "greedy".into(),
         placement: "m1".into(),
         leveling: "none".into(),
-        read_only_ranges: Vec::new(),
-        endurance_erases: 0,
-        map_entries: 0,
-        map_memory_bytes: 0,
+        ..Superblock::new(*geometry, client, exported_pages)
     }
 }
 

@@ -13,7 +13,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
-pub use sysfs::Sysfs;
+use sysfs::Sysfs;
 
 /// Major number of the character devices.
 const MAJOR: u32 = 90;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// The folder of an MTD in /sys.
 #[derive(Clone, Debug)]
-pub struct Sysfs(PathBuf);
+pub(crate) struct Sysfs(PathBuf);
 
 impl Sysfs {
     /// The folder of the MTD of this number.

@@ -1,7 +1,7 @@
 //! Recording what is done with a served disk, so that it can be done again (`margay replay --as-served`).
 
 use margay_trace::{Event, Recorded, RecordingWriter, Request, Shape, Totals, TraceError};
-use margay_volume::flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId, pass_on};
+use margay_volume::flash::{Flash, FlashError, pass_on};
 use margay_volume::{OpenOptions, Status, Volume, VolumeError, find};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,30 +32,6 @@ struct NotesAnswers<F> {
 }
 
 impl<F: Flash> Flash for NotesAnswers<F> {
-    fn geometry(&self) -> &Geometry {
-        self.device.geometry()
-    }
-
-    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        self.device.read(ppn, data, spare)
-    }
-
-    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
-        self.device.program(ppn, data, spare)
-    }
-
-    fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
-        self.device.erase(segment)
-    }
-
-    fn read_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        self.device.read_part(ppn, offset_bytes, bytes)
-    }
-
-    fn program_part(&mut self, ppn: Ppn, offset_bytes: u32, bytes: &[u8]) -> Result<(), FlashError> {
-        self.device.program_part(ppn, offset_bytes, bytes)
-    }
-
     fn sync(&mut self) -> Result<(), FlashError> {
         self.device.sync()
     }
@@ -76,7 +52,7 @@ impl<F: Flash> Flash for NotesAnswers<F> {
         Ok(has_ended)
     }
 
-    pass_on!(device: retire, has_payload, shortcuts, is_cached, void_page, mark, set_mark);
+    pass_on!(device: pages, parts, retire, has_payload, shortcuts, is_cached, void_page, mark, set_mark);
 }
 
 /// The recording of a served volume. After an error nothing more is recorded; [`Stopped`](crate::Stopped) has it.

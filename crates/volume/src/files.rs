@@ -4,7 +4,7 @@ use crate::{FilesFormatOptions, FilesOpenOptions, VolumeError};
 use alloc::format;
 use alloc::vec::Vec;
 use margay_flash::{Flash, Geometry};
-use margay_format::{ClientKind, Formatted, HOLE_PAGES, Layout, Superblock};
+use margay_format::{ClientKind, Formatted, Layout, Superblock};
 use margay_fs::{AllocatorSpec, FoundFs, Fs, FsCheck, Problem, find, owners};
 
 /// Streams for which room is kept, so that the allocator can be changed later.
@@ -60,7 +60,7 @@ fn superblock(geometry: &Geometry, options: &FilesFormatOptions) -> Result<Super
     let superblock = options.store.superblock(geometry, ClientKind::FileSystem, &allocator);
     let streams = MIN_STREAMS.max(allocator.streams().into());
     let exported_pages = config(&superblock, &layout)?.limit_pages(geometry, streams)?;
-    Ok(Superblock { exported_pages, incompatible: superblock.incompatible | HOLE_PAGES, ..superblock })
+    Ok(Superblock { exported_pages, ..superblock })
 }
 
 /// Formats a device with a file system: all that is on it is lost. Fails, with the device as it was, if the options do not

@@ -2,7 +2,7 @@ use crate::VolumeError;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use margay_flash::{Flash, Geometry};
-use margay_format::{ClientKind, Formatted, Layout, LayoutError, Superblock, TAGS_NAME_PLACE, geometry_to_format};
+use margay_format::{ClientKind, Formatted, Layout, LayoutError, Superblock, geometry_to_format};
 use margay_log::{Config, Policies};
 use margay_policy::{AllocatorSpec, LevelingSpec, PlacementSpec, SelectionSpec, Sizing};
 
@@ -60,24 +60,16 @@ impl StoreOptions {
     /// The superblock of a store with these options.
     pub(crate) fn superblock(&self, geometry: &Geometry, client: ClientKind, placement: &dyn ToString) -> Superblock {
         Superblock {
-            geometry: *geometry,
-            client,
-            exported_pages: 1,
             uuid: self.uuid,
             created_s: self.created_s,
-            compatible: 0,
-            read_only_compatible: 0,
-            incompatible: TAGS_NAME_PLACE,
             low_water: self.low_water,
             high_water: self.high_water,
             max_pages_per_write: self.max_pages_per_write,
             selection: self.selection.to_string(),
             placement: placement.to_string(),
             leveling: self.leveling.to_string(),
-            read_only_ranges: Vec::new(),
             endurance_erases: self.endurance_erases,
-            map_entries: 0,
-            map_memory_bytes: 0,
+            ..Superblock::new(*geometry, client, 1)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Segments that are retired are told to the chip, which may erase and mark them, once nothing on them is needed.
 
-use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+use margay_flash::{Flash, FlashError, Geometry, SegmentId, pass_on};
 use margay_fs::{NewObject, ROOT};
 use margay_media::{Faults, RamFlash};
 use margay_volume::{
@@ -16,26 +16,12 @@ struct Marks {
 }
 
 impl Flash for Marks {
-    fn geometry(&self) -> &Geometry {
-        self.device.geometry()
-    }
-
-    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        self.device.read(ppn, data, spare)
-    }
-
-    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
-        self.device.program(ppn, data, spare)
-    }
-
-    fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
-        self.device.erase(segment)
-    }
-
     fn retire(&mut self, segment: SegmentId) -> Result<(), FlashError> {
         self.marked.lock().unwrap().push(segment);
         self.device.erase(segment)
     }
+
+    pass_on!(device: pages);
 }
 
 /// A chip of which two programs fail.

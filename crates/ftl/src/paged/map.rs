@@ -195,26 +195,8 @@ mod tests {
 
     /// The map of 100 pages, 10 to a translation page, of which two and eight changes are in memory.
     fn map() -> PagedMap {
-        let own = OwnPages::of(&Superblock {
-            geometry: margay_flash::Geometry::new(32, 8, 512).unwrap(),
-            client: ClientKind::Disk,
-            exported_pages: 100,
-            uuid: [0; 16],
-            created_s: 0,
-            compatible: 0,
-            read_only_compatible: 0,
-            incompatible: 0,
-            low_water: 2,
-            high_water: 2,
-            max_pages_per_write: 8,
-            selection: "greedy".into(),
-            placement: "m1".into(),
-            leveling: "none".into(),
-            read_only_ranges: Vec::new(),
-            endurance_erases: 0,
-            map_entries: 10,
-            map_memory_bytes: 0,
-        });
+        let geometry = margay_flash::Geometry::new(32, 8, 512).unwrap();
+        let own = OwnPages::of(&Superblock { map_entries: 10, ..Superblock::new(geometry, ClientKind::Disk, 100) });
         assert_eq!(own.groups(), 10);
         PagedMap::new(own, Sizes { cached_pages: 2, max_changes: 8, slack: 8 })
     }

@@ -8,7 +8,7 @@ use margay_flash::{Flash, FlashError, Lpn, Ppn};
 use margay_format::{
     FoundPage, Layout, LogState, MapState, OwnPages, Superblock, decode_map_checkpoint, decode_translation,
 };
-use margay_log::{OwnerMap, PageReader, ValidPages};
+use margay_log::{OwnerMap, PageReader, ValidPages, marked_pages};
 
 #[derive(Clone, Debug)]
 pub(crate) struct FoundMap {
@@ -116,11 +116,7 @@ impl OwnerMap for FoundMap {
     }
 
     fn places(&self) -> impl Iterator<Item = Ppn> + '_ {
-        let pages = self.pages;
-        let bits = (0..).zip(&self.state.valid).filter(|(_, word)| **word != 0);
-        bits.flat_map(move |(number, word)| {
-            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| Ppn((number * 64 + bit).min(pages)))
-        })
+        marked_pages(&self.state.valid)
     }
 
     fn retired_list(&self) -> Option<(Ppn, Lpn)> {

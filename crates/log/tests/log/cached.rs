@@ -1,7 +1,7 @@
 //! A device that is cached, as a file on a host is.
 
 use crate::client::*;
-use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
+use margay_flash::{Flash, FlashError, Geometry};
 use margay_format::{Formatted, Store};
 use margay_log::{Config, LogError, Policies};
 use margay_media::{Cached, Lie, RamFlash};
@@ -64,18 +64,6 @@ struct SlowSync {
 }
 
 impl Flash for SlowSync {
-    fn geometry(&self) -> &Geometry {
-        self.device.geometry()
-    }
-    fn read(&mut self, ppn: Ppn, data: &mut [u8], spare: &mut [u8]) -> Result<ReadStatus, FlashError> {
-        self.device.read(ppn, data, spare)
-    }
-    fn program(&mut self, ppn: Ppn, data: &[u8], spare: &[u8]) -> Result<(), FlashError> {
-        self.device.program(ppn, data, spare)
-    }
-    fn erase(&mut self, segment: SegmentId) -> Result<(), FlashError> {
-        self.device.erase(segment)
-    }
     fn sync(&mut self) -> Result<(), FlashError> {
         self.device.sync()
     }
@@ -89,7 +77,7 @@ impl Flash for SlowSync {
         self.waits.set(self.waits.get() + u64::from(wait));
         self.device.end_sync(true)
     }
-    margay_flash::pass_on!(device: has_payload, is_cached, void_page, mark, set_mark);
+    margay_flash::pass_on!(device: pages, has_payload, is_cached, void_page, mark, set_mark);
 }
 
 #[test]

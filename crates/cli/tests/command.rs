@@ -346,6 +346,11 @@ fn wrong_names_and_impossible_values_are_told_with_what_would_be_right() {
     fails(&["replay", "random", "--device", "intel"], 2, "the known ones are intel-series2plus-24mb");
     fails(&["replay", "random", "--device", "/nonexistent.toml"], 3, "/nonexistent.toml");
     fails(&["replay", "/nonexistent/trace.csv"], 3, "no such file");
+    fails(&["replay", "nonexistent.csv"], 3, "nonexistent.csv: no such file");
+    fails(&["replay", "s3://bucket/trace.csv"], 3, "margay.fetch");
+    fails(&["replay", "random", "--flash-size", "0"], 2, "flash-size = 0: expected a number of bytes");
+    fails(&["format", "none.img", "--map-memory", "9999999T"], 2, "--map-memory = 9999999T: expected");
+    fails(&["advise", "random", "--years", "5", "--per-day", "20Q"], 2, "--per-day = 20Q: expected");
     fails(&["replay", "-"], 2, "write the standard input to a file first");
     fails(&["replay", "random", "--utilization", "0.999999"], 2, "could never be cleaned");
     fails(&["replay", "random", "--utilization", "1.5"], 2, "1.5");

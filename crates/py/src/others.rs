@@ -1,6 +1,6 @@
 //! Lists, formulas, forecasts, paging and files.
 
-use crate::errors::{of_kind, of_lab, usage};
+use crate::errors::{lab, of_kind, usage};
 use crate::interrupt::with_signals;
 use crate::table::Table;
 use crate::values::to_python;
@@ -14,10 +14,6 @@ use margay_media::DeviceSpec;
 use pyo3::prelude::*;
 use serde_json::json;
 use std::ffi::OsString;
-
-fn lab(error: LabError) -> PyErr {
-    of_lab(&error)
-}
 
 /// The lists of `margay policies`: dictionaries with `of`, `name`, `summary`, `parameters` and `source`.
 #[pyfunction]

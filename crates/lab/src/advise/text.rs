@@ -6,16 +6,16 @@ use crate::statistics::Interval;
 use crate::summary::policies_of;
 use std::fmt::Write;
 
-/// Bytes with a unit of 1,000s.
+/// Bytes with a unit of 1,000s, with four digits.
 pub(super) fn bytes(count: f64) -> String {
     let units = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
-    match units.iter().find(|(_, size)| count >= *size) {
-        Some((unit, size)) => {
-            format!("{:.4}", count / size).chars().take(5).collect::<String>().trim_end_matches('.').to_string()
-                + " "
-                + unit
-        }
-        None => format!("{count:.0} bytes"),
+    let Some((unit, size)) = units.iter().find(|(_, size)| count >= *size) else { return format!("{count:.0} bytes") };
+    match count / size {
+        huge if huge >= 1e6 => format!("{huge:.3e} {unit}"),
+        number if number >= 1000.0 => format!("{number:.0} {unit}"),
+        number if number >= 100.0 => format!("{number:.1} {unit}"),
+        number if number >= 10.0 => format!("{number:.2} {unit}"),
+        number => format!("{number:.3} {unit}"),
     }
 }
 
@@ -231,4 +231,16 @@ pub(super) fn not_looked_at(search: &Search<'_, '_>, pairs: &[Candidate]) -> Vec
         "a disk that is not full, a workload that changes, heat, retention and read errors: only wear by erases".into(),
     );
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_four_digits_that_are_rounded_and_not_cut() {
+        let texts = [999.0, 1234.0, 16_777_216.0, 1_073_741_824.0, 999.96e9, 123_456e12, 1e300].map(bytes);
+        let expected = ["999 bytes", "1.234 kB", "16.78 MB", "1.074 GB", "1000.0 GB", "123456 TB", "1.000e288 TB"];
+        assert_eq!(texts, expected);
+    }
 }

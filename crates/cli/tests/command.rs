@@ -351,6 +351,7 @@ fn wrong_names_and_impossible_values_are_told_with_what_would_be_right() {
     fails(&["replay", "random", "--flash-size", "0"], 2, "flash-size = 0: expected a number of bytes");
     fails(&["format", "none.img", "--map-memory", "9999999T"], 2, "--map-memory = 9999999T: expected");
     fails(&["advise", "random", "--years", "5", "--per-day", "20Q"], 2, "--per-day = 20Q: expected");
+    fails(&["generate", "random,writes=10", "/dev/full", "--force"], 1, "/dev/full: No space left");
     fails(&["replay", "-"], 2, "write the standard input to a file first");
     fails(&["replay", "random", "--utilization", "0.999999"], 2, "could never be cleaned");
     fails(&["replay", "random", "--utilization", "1.5"], 2, "1.5");

@@ -230,6 +230,8 @@ fn format(args: &FormatArgs, device: Watched, history: History) -> Result<String
         error => of_volume(&args.image, &error),
     })?;
     let (capacity, place) = (volume.capacity_bytes(), volume.status().layout.place.name());
+    // On a small device usual policies have fewer streams.
+    let formatted = volume.status().superblock.clone();
     volume.stop().map_err(|error| of_volume(&args.image, &error))?;
     let image = args.image.display();
     let map =
@@ -240,7 +242,7 @@ fn format(args: &FormatArgs, device: Watched, history: History) -> Result<String
         geometry.pages_per_segment(),
         geometry.page_bytes(),
         100.0 * capacity as f64 / geometry.bytes() as f64,
-        options.store.selection,
-        options.placement,
+        formatted.selection,
+        formatted.placement,
     ))
 }

@@ -31,7 +31,7 @@ fn file_hash(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     Ok(format!("{:016x}", hash.map_err(|error| lab(error.into()))?))
 }
 
-/// Writes the requests to each device of a trace to a file of its own in a folder; returns device, file and requests of each.
+/// Writes the requests to each device of a trace to a file of its own in a folder; returns device, file and writes of each.
 #[pyfunction]
 fn split_trace(py: Python<'_>, path: PathBuf, folder: PathBuf) -> PyResult<Vec<(String, PathBuf, u64)>> {
     let parts = with_signals(py, move |stop| {
@@ -39,7 +39,7 @@ fn split_trace(py: Python<'_>, path: PathBuf, folder: PathBuf) -> PyResult<Vec<(
         Ok(margay_trace::split_while(&path, &options, &folder, Format::MGT, Existing::Replace, stop.keep_on())?)
     })?;
     let parts: Vec<DevicePart> = parts.map_err(lab)?;
-    Ok(parts.into_iter().map(|part| (part.device, part.path, part.requests)).collect())
+    Ok(parts.into_iter().map(|part| (part.device, part.path, part.writes)).collect())
 }
 
 /// Runs points that came as text. Traces that were read are kept for the next points.

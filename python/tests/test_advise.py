@@ -60,6 +60,8 @@ def test_wrong_questions_are_refused() -> None:
         margay.advise(SOURCE, years=5, per_day="1G", leveling="swap", **SMALL)
     with pytest.raises(margay.UsageError, match="engine = spark"):
         margay.advise(SOURCE, years=5, engine="spark", **SMALL)
+    with pytest.raises(margay.UsageError, match="a comparison measures your own"):
+        margay.advise(SOURCE, years=5, per_day="1G", device="spi-nor-16mb", selection=lambda segments: 0)
     for name, value in (("seeds", 0), ("seeds", -1), ("jobs", 0), ("jobs", -1), ("trials", -1)):
         with pytest.raises(margay.UsageError, match=f"{name} = {value}: expected a number from"):
             margay.advise(SOURCE, years=5, per_day="1G", **{**SMALL, name: value})

@@ -261,6 +261,12 @@ pub fn advise(question: &Question, runner: &mut Runner<'_>) -> Result<Advice, La
     if question.seeds == Some(0) {
         return Err(wrong("seeds", 0, "expected a number of seeds from 1 on"));
     }
+    let own = &question.held.policies;
+    let own_names = own.selections.keys().map(|name| ("selection", name));
+    if let Some((key, name)) = own_names.chain(own.placements.keys().map(|name| ("placement", name))).next() {
+        let problem = "advice is on the policies of `margay policies`; a comparison measures your own beside them";
+        return Err(wrong(key, name, problem));
+    }
     for key in ["selection", "placement", "leveling", "utilization", "exported-pages", "over-provisioning"] {
         if let Some(value) = question.settings.get(key) {
             return Err(wrong(key, value, "the advice searches for it; it is no setting of all runs"));

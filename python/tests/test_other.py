@@ -147,6 +147,10 @@ def test_files_cost_what_the_model_says(run: Run) -> None:
     assert row == margay.fs.replay("fax", allocator="moda")
     with pytest.raises(margay.UsageError):
         margay.fs.replay("no-such-benchmark")
+    for name in ("segments", "low_water", "seed"):
+        wrong: dict[str, Any] = {name: -1}
+        with pytest.raises(margay.UsageError, match=f"{name} = -1: expected a number from"):
+            margay.fs.replay("fax", **wrong)
 
 
 def test_the_example_of_the_package_is_true() -> None:

@@ -106,7 +106,7 @@ fn vm_replay(py: Python<'_>, words: Vec<OsString>) -> PyResult<Table> {
     let wrong = |error: clap::Error| {
         let text = error.to_string();
         let text = text.split("\n\nFor more information").next().unwrap_or_default();
-        usage(text.split("\n\nUsage:").next().unwrap_or(text).trim_start_matches("error: "))
+        usage(text.split("\n\nUsage:").next().unwrap_or(text).trim_start_matches("error: ").trim())
     };
     let args = matches.map_err(wrong)?;
     let found = with_signals(py, move |stop| {

@@ -307,6 +307,9 @@ impl Trace {
     #[staticmethod]
     #[pyo3(signature = (workload, *, pages=65536, page_bytes=4096, seed=1))]
     fn generate(py: Python<'_>, workload: String, pages: u32, page_bytes: u32, seed: u64) -> PyResult<Self> {
+        if page_bytes == 0 {
+            return Err(usage("page_bytes = 0: expected at least 1"));
+        }
         let spec = WorkloadSpec::load(&workload).map_err(|error| usage(error.to_string()))?;
         if spec.expected_writes().is_none() {
             return Err(usage(format!("workload '{spec}' has no end: add writes=N")));

@@ -19,6 +19,11 @@ pub(super) fn bytes(count: f64) -> String {
     }
 }
 
+/// A number of years: `1 year`, `2.5 years`.
+pub(super) fn years_text(years: f64) -> String {
+    if years == 1.0 { "1 year".into() } else { format!("{years} years") }
+}
+
 pub(super) fn percent(share: f64) -> String {
     let text = format!("{:.1}", 100.0 * share);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
@@ -83,14 +88,14 @@ fn way_out(advice: &Advice, reached: f64) -> String {
 }
 
 pub(super) fn text(advice: &Advice, row: &ResultRow) -> String {
-    let (years, chosen) = (advice.years, name(&advice.policies, row));
+    let (years, chosen) = (years_text(advice.years), name(&advice.policies, row));
     let step = advice.steps.iter().find(|step| step.over_provisioning == advice.over_provisioning);
     let Some(step) = step else { return String::new() };
     let (exported, flash) = (bytes(step.exported_bytes), bytes(step.flash_bytes));
     let room = format!("{} over-provisioning, {exported} of {flash} of flash", percent(step.over_provisioning));
     let measured = format!("WA {}, {}", wa(step.wa, step.wa_half95), life(step.life));
     let mut text = format!(
-        "{} on {}, which endures {} erases a segment: {} written a day, {years} years wanted.\n\n",
+        "{} on {}, which endures {} erases a segment: {} written a day, {years} wanted.\n\n",
         row.source,
         row.device,
         row.forecast.endurance_erases,
@@ -102,7 +107,7 @@ pub(super) fn text(advice: &Advice, row: &ResultRow) -> String {
             let reached = step.life.map_or(f64::NAN, |life| life.high);
             let most = life(step.life);
             format!(
-                "No: {years} years cannot be reached with this device. The most that was found is {most}, by {chosen} with {room} (WA {}). {}\n",
+                "No: {years} cannot be reached with this device. The most that was found is {most}, by {chosen} with {room} (WA {}). {}\n",
                 wa(step.wa, step.wa_half95),
                 way_out(advice, reached)
             )
@@ -188,7 +193,7 @@ fn steps(advice: &Advice) -> String {
         ]);
         before = Some(step);
     }
-    let wanted = format!("{} years?", advice.years);
+    let wanted = years_text(advice.years) + "?";
     let head = ["spare", "capacity", "flash", "per flash", "WA", "change", "life", "change", wanted.as_str()];
     table(&head, &rows)
 }

@@ -390,7 +390,7 @@ impl Settings {
             }
             // No workload has such a name, whatever its parameters are.
             let is_path =
-                text.contains('/') && !text.contains(':') || text.split(':').next().unwrap_or("").contains('.');
+                text.contains('/') && !text.contains(':') || text.split([':', ',']).next().unwrap_or("").contains('.');
             if is_path && !text.ends_with(".toml") || text.ends_with(".zst") {
                 return Err(LabError::File { path: text, error: "no such file".into() });
             }
@@ -448,5 +448,25 @@ impl Settings {
         }
         let prepared = run::prepare_of(&experiment, sources)?;
         Ok((experiment, prepared))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_of_numbers_make_no_file_of_a_workload_and_those_of_names_make_one() {
+        let experiment = |source: &str| Settings { source: Some(source.into()), ..Settings::default() }.experiment();
+        for workload in
+            ["random,trims=0.1,reads=0.1", "zipf:0.99", "hot-cold:90/10,poisson=1.5ms", "zipf:0.9,writes=10"]
+        {
+            assert!(experiment(workload).is_ok(), "{workload}");
+        }
+        for missing in ["missing.csv", "missing.csv.zst", "folder/missing", "./missing", "s3://bucket/missing"] {
+            let error = experiment(missing).unwrap_err();
+            assert!(matches!(error, LabError::File { .. }), "{missing}: {error}");
+        }
+        assert!(matches!(experiment("randum").unwrap_err(), LabError::Workload(_)));
     }
 }

@@ -6,6 +6,7 @@ scripts/python.sh install
 if [ ! -x target/venv/bin/python ]; then
   exit 0 # scripts/python.sh has said why
 fi
+mkdir -p out
 target/venv/bin/python - <<'PYTHON'
 import margay
 from margay import plot

@@ -106,10 +106,14 @@ def table(with_what, paths):
 
 def faults(row):
     """What is wrong with a row."""
-    for name in [name.removesuffix("_due") for name in row if name.endswith("_due")]:
-        for found in [name, f"{name}_said"]:
-            if row.get(found, row[f"{name}_due"]) != row[f"{name}_due"]:
-                yield f"{found} is {row[found]} instead of {row[f'{name}_due']}"
+    due = [name.removesuffix("_due") for name in row if name.endswith("_due")]
+    if not due and "written" not in row:
+        yield "it says neither what was counted nor what was written"
+    for name in due:
+        # Not every simulator says itself what was done with it.
+        for found in [name] + [f"{name}_said"] * (f"{name}_said" in row):
+            if row.get(found) != row[f"{name}_due"]:
+                yield f"{found} is {row.get(found, 'missing')} instead of {row[f'{name}_due']}"
     if "written" in row and int(row["programmed"]) < int(row["written"]):
         yield "less was programmed than was written, of content that cannot be compressed"
     if row.get("differing", "0") != "0":

@@ -9,6 +9,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-short}
 margay=${2:-target/release/margay}
+case $mode in
+short | long | shell) ;;
+*) echo "$0: $mode is neither short nor long nor shell" >&2 && exit 2 ;;
+esac
 . scripts/guest-boot.sh
 
 # The calls of older kernels beside those of the guest's.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from margay import _margay, distributed
+from margay import _checks, _margay, distributed, files
 from margay.errors import RunError, UsageError
 
 if TYPE_CHECKING:
@@ -53,12 +53,6 @@ class Advice:
         return f"<pre>{escape(self.text)}</pre>"
 
 
-def _bytes(per_day: float | str | None) -> float | None:
-    if per_day is None or not isinstance(per_day, str):
-        return per_day
-    return _margay.size_bytes(per_day)
-
-
 def advise(
     source: Source,
     *,
@@ -82,31 +76,32 @@ def advise(
     that was advised; the best of them is then measured as everything else is. This is for policies with several parameters,
     whose grid would be too large.
 
-    Raises as :func:`margay.sweep` does.
+    A source can be a URL of fsspec, as for :func:`margay.sweep`. Raises as that does.
     """
-    if engine not in ("local", "dask"):
-        raise UsageError(f"engine = {engine}: expected 'local' or 'dask'")
-    if engine == "local" and scheduler is not None:
-        raise UsageError("scheduler names a cluster of Dask: add engine='dask'")
-    settings = {"source": source, **options}
+    is_for_cluster, many = _checks.wants_cluster(engine, scheduler), _checks.count("seeds", seeds)
+    trials, threads = _checks.trials(trials), _checks.jobs(jobs) or os.cpu_count() or 1
+    if trials:
+        # What is missing is told before hours of runs, and not after them.
+        _optuna()
+    rate = _margay.size_bytes(per_day) if isinstance(per_day, str) else per_day
+    settings = {"source": files.fetched(source), **options}
     done = _margay.Finished(finished)
-    threads = jobs or os.cpu_count() or 1
-    rate = _bytes(per_day)
 
     def ask(also: Sequence[tuple[str, str]], runner: Any) -> Advice:
-        answer = json.loads(_margay.advise(settings, years, rate, seeds, list(also), done, threads, runner))
+        answer = json.loads(_margay.advise(settings, years, rate, many, list(also), done, threads, runner))
         known = {key: answer[key] for key in Advice.__dataclass_fields__ if key in answer}
         return Advice(**{"why": "", "fields": answer, **known})
 
     def search(runner: Any) -> Advice:
         advice = ask([], runner)
-        if trials < 1:
+        # Where the device is too small for the data, no run was done that says what to look for.
+        if not trials or not advice.runs:
             return advice
-        found = _tuned(settings, advice, trials, done, threads)
+        found = _tuned(settings, advice, trials, done)
         # What was advised stays in the race: the search starts elsewhere now.
         return ask([(advice.policies["selection"], advice.policies["placement"]), found], runner)
 
-    if engine == "local":
+    if not is_for_cluster:
         return search(None)
     with distributed.client_of(scheduler, jobs) as client:
 
@@ -136,26 +131,21 @@ def _suggest(trial: Any, policy: str, parameters: Sequence[dict[str, Any]]) -> s
     return f"{policy}:{','.join(chosen)}" if chosen else policy
 
 
-def _tuned(
-    settings: dict[str, Any], advice: Advice, trials: int, done: _margay.Finished, threads: int
-) -> tuple[str, str]:
-    """The best pair that Optuna finds around the advised one, by write amplification."""
+def _optuna() -> Any:
     try:
         import optuna
     except ImportError:
         raise RunError("trials: Optuna is not installed: python3 -m pip install 'margay[advise]'") from None
+    return optuna
+
+
+def _tuned(settings: dict[str, Any], advice: Advice, trials: int, done: _margay.Finished) -> tuple[str, str]:
+    """The best pair that Optuna finds around the advised one, by write amplification."""
+    optuna = _optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     names = {key: advice.policies[key].split(":")[0] for key in ("selection", "placement")}
     tables = {key: _margay.policy_parameters(key, name) for key, name in names.items()}
-    base = {
-        **settings,
-        "over_provisioning": advice.fields["over_provisioning_asked"],
-        "leveling": advice.policies["leveling"],
-    }
-    base.setdefault("until_steady", True)
-    if not isinstance(settings["source"], str) or os.path.isfile(settings["source"]):
-        # As the advice itself does: folded addresses would hide that data is too large.
-        base.setdefault("addresses", "compact")
+    leveling, over_provisioning = advice.policies["leveling"], advice.fields["over_provisioning_asked"]
     # The same names give the same search.
     study = optuna.create_study(direction="minimize", sampler=optuna.samplers.TPESampler(seed=1))
 
@@ -168,14 +158,16 @@ def _tuned(
     for _ in range(trials):
         trial = study.ask()
         selection, placement = pair(trial)
-        points = _margay.Grid({**base, "selection": selection, "placement": placement}, 1)
-        kept = done.row(points, 0)
         try:
-            row = kept if kept is not None else points.run(0)
+            point = _margay.advice_point(settings, selection, placement, leveling, over_provisioning)
+            kept = done.row(point, 0)
+            row = point.run(0) if kept is None else kept
         except (UsageError, RunError):
+            # These parameters are impossible, or are on this device.
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
             continue
-        done.add(points.key(0), row)
+        if kept is None:
+            done.add(point.key(0), row)
         study.tell(trial, json.loads(row)["wa_warm"])
     try:
         best = study.best_trial

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias, cast
 
+import numpy as np
+
 from margay import _margay
 from margay._margay import Result
+from margay.errors import UsageError
 
 ListOf: TypeAlias = Literal[
     "selection",
@@ -28,8 +31,6 @@ def policies(of: ListOf | None = None) -> list[dict[str, Any]]:
     Each entry has ``of`` (which list it stands in), ``name``, ``summary``, ``parameters`` (names and what they mean, with their
     defaults) and ``source``, the paper. ``of`` names one list.
     """
-    from margay.errors import UsageError
-
     entries = _margay.policies()
     known = list(dict.fromkeys(entry["of"] for entry in entries))
     if of is not None and of not in known:
@@ -74,25 +75,26 @@ def forecast(
     ``worn_share`` of them are (``years_share``, ``tbw_share``), and at the mean rate of all (``years_mean``, ``tbw_mean``), which
     perfect leveling would reach; ``None`` where nothing can be said.
     """
-    from margay.errors import UsageError
-
-    counts: list[int]
-    if isinstance(erases, Result):
-        row = erases.row
-        counts = [int(count) for count in erases.segments["erases"]]
+    row: dict[str, Any] | None = erases.row if isinstance(erases, Result) else None
+    given = erases.segments["erases"] if isinstance(erases, Result) else erases
+    counts = [_erases(count) for count in given]
+    if row is not None:
         endurance_erases = row["forecast"]["endurance_erases"] if endurance_erases is None else endurance_erases
         host_bytes = float(row["host_writes"]) * row["page_bytes"] if host_bytes is None else host_bytes
         duration_s = row["duration_s"] if duration_s is None else duration_s
-    else:
-        counts = [int(count) for count in erases]
-    for value in (*counts[:1], min(counts, default=0), max(counts, default=0)):
-        if not 0 <= value < 2**32:
-            raise UsageError(f"erases: {value} is no number of erases; expected 0 to 4294967295")
     if endurance_erases is None or host_bytes is None:
         raise UsageError("erases without a result need endurance_erases and host_bytes")
     if not 0 < endurance_erases < 2**32:
         raise UsageError(f"endurance_erases = {endurance_erases}: expected 1 to 4294967295")
     return _margay.forecast(counts, endurance_erases, worn_share, host_bytes, duration_s or 0.0)
+
+
+def _erases(count: Any) -> int:
+    # A float that is whole, as NumPy and pandas have them, is a number of erases too.
+    number = float(count) if isinstance(count, (int, float, np.number)) else -1.0
+    if not (0 <= number < 2**32 and number.is_integer()):
+        raise UsageError(f"erases: {count} is no number of erases; expected 0 to 4294967295")
+    return int(count)
 
 
 def _text(value: object) -> str:

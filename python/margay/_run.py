@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, overload
 
-from margay import _margay
+from margay import _checks, _margay, distributed, files
 from margay.errors import RunError
 
 if TYPE_CHECKING:
@@ -39,9 +39,8 @@ def simulate(
     cannot be read, :class:`margay.RunError` for a run that fails; the text is the command's.
     """
     settings = {"source": source, **options}
-    if seeds is None:
-        return _margay.simulate(settings)
-    return _margay.simulate_seeds(settings, _count("seeds", seeds), _jobs(jobs))
+    many = _checks.count("seeds", seeds)
+    return _margay.simulate(settings) if many is None else _margay.simulate_seeds(settings, many, _checks.jobs(jobs))
 
 
 def compare(
@@ -60,9 +59,10 @@ def compare(
 
     Raises as :func:`simulate` does; the first run that fails ends the comparison.
     """
-    many = None if seeds is None else _count("seeds", seeds)
     listed = {key: _listed(options.get(key)) for key in ("selection", "placement") if options.get(key) is not None}
-    return _margay.compare({"source": source, **options, **listed}, many, _jobs(jobs), all)
+    return _margay.compare(
+        {"source": source, **options, **listed}, _checks.count("seeds", seeds), _checks.jobs(jobs), all
+    )
 
 
 def sweep(
@@ -91,19 +91,12 @@ def sweep(
     Raises as :func:`simulate` does, before anything is run if a point is impossible. If a point fails while it is run, the others
     are finished first, and the exception names it. After Ctrl-C the points that were finished are in ``finished``.
     """
-    from margay import distributed
-    from margay.errors import UsageError
-    from margay.jobs import fetched
-
-    if engine not in ("local", "dask"):
-        raise UsageError(f"engine = {engine}: expected 'local' or 'dask'")
-    if engine == "local" and scheduler is not None:
-        raise UsageError("scheduler names a cluster of Dask: add engine='dask'")
-    points = grid(fetched(source), seeds=seeds, **options)
-    if engine == "local":
-        rows, failures = points.run_all(finished, restart, _jobs(jobs))
+    is_for_cluster, threads = _checks.wants_cluster(engine, scheduler), _checks.jobs(jobs)
+    points = grid(files.fetched(source), seeds=seeds, **options)
+    if is_for_cluster:
+        rows, failures = distributed.run_grid(points, finished, restart, scheduler, threads)
     else:
-        rows, failures = distributed.run_grid(points, finished, restart, scheduler, _jobs(jobs))
+        rows, failures = points.run_all(finished, restart, threads)
     if failures:
         at, problem = failures[0]
         more = f" (and {len(failures) - 1} more points)" if len(failures) > 1 else ""
@@ -121,8 +114,7 @@ def grid(source: Source | Sequence[Source], *, seeds: int | None = None, **optio
     sources: object = source
     if isinstance(source, Sequence) and not isinstance(source, str):
         sources = list(source)
-    many = None if seeds is None else _count("seeds", seeds)
-    return _margay.Grid({"source": sources, **options}, many)
+    return _margay.Grid({"source": sources, **options}, _checks.count("seeds", seeds))
 
 
 class Sweep:
@@ -162,19 +154,3 @@ class Sweep:
 def _listed(given: object) -> list[object]:
     """A name, a list with commas, or several names, as the command takes them; policies of Python among them."""
     return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-
-
-def _count(name: str, value: int) -> int:
-    from margay.errors import UsageError
-
-    if isinstance(value, bool) or not 1 <= value <= 1_000_000:
-        raise UsageError(f"{name} = {value}: expected a number from 1 to 1,000,000")
-    return value
-
-
-def _jobs(value: int | None) -> int | None:
-    from margay.errors import UsageError
-
-    if value is not None and (isinstance(value, bool) or not 1 <= value <= 65_536):
-        raise UsageError(f"jobs = {value}: expected a number from 1 to 65,536")
-    return value

@@ -315,14 +315,18 @@ def run_points_of_command(given: IO[str], out: IO[str], scheduler: str | None, j
         out.write(text + "\n")
         out.flush()
 
-    points = [Point(**json.loads(line)) for line in given]
+    def run(points: Sequence[Point]) -> None:
+        try:
+            failures = run_points(points, lambda key, row: say("row", key=key, row=row), scheduler, jobs=jobs)
+            for at, kind, text in failures:
+                say("failed", key=points[at].key, kind=kind, text=text)
+        except Error as error:
+            say("over", kind=kind_of(error), text=str(error))
+        except KeyboardInterrupt:
+            say("over", kind="interrupted", text="stopped")
+
     try:
-        for at, kind, text in run_points(points, lambda key, row: say("row", key=key, row=row), scheduler, jobs=jobs):
-            say("failed", key=points[at].key, kind=kind, text=text)
-    except Error as error:
-        say("over", kind=kind_of(error), text=str(error))
-    except KeyboardInterrupt:
-        say("over", kind="interrupted", text="stopped")
+        run([Point(**json.loads(line)) for line in given])
     except BrokenPipeError:
         # The command is gone, and with it who wanted to know.
         return 1

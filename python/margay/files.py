@@ -10,15 +10,18 @@ import socket
 import stat
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from margay import _margay
 from margay.errors import Error, InputError, RunError
+
+if TYPE_CHECKING:
+    from margay._options import Source
 
 #: A file as settings name it: the setting, and the path.
 Named: TypeAlias = tuple[str, str]
@@ -132,6 +135,15 @@ def fetch(url: str) -> str:
             _fetched[url] = Place(url, digest)
             _found[_fetched[url]] = str(path)
         return _found[_fetched[url]]
+
+
+def fetched(source: Source | Sequence[Source]) -> Any:
+    """The source, or sources, with files in the place of URLs."""
+    if isinstance(source, str):
+        return fetch(source)
+    if isinstance(source, Sequence):
+        return [fetch(one) if isinstance(one, str) else one for one in source]
+    return source
 
 
 def place_of(path: str) -> Place:

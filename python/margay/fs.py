@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from margay import _margay
+from margay import _checks, _margay
 
 __all__ = ["model", "replay"]
 
@@ -29,7 +29,9 @@ def replay(
     Returns utilization, invalidity and uniformity after the benchmark, and what cleaning then cost: ``estimated_*`` by the model,
     ``measured_*`` by the engine (erases in segments, copies in pages, times in seconds).
     """
-    return _margay.fs_replay(benchmark, allocator, segments, low_water, normal_cleaning, lazy_deletion, seed)
+    count, mark = _some("segments", segments), _some("low_water", low_water)
+    seed = _checks.within("seed", seed, 0, 2**64 - 1)
+    return _margay.fs_replay(benchmark, allocator, count, mark, normal_cleaning, lazy_deletion, seed)
 
 
 def model(
@@ -45,4 +47,8 @@ def model(
     ``utilization`` and ``invalidity`` are valid and invalid pages / pages, ``uniformity`` is the share of segments that do not hold
     valid and invalid pages together. Returns ``erases``, ``copies``, ``time_s`` in seconds and ``energy_mj`` in millijoules.
     """
-    return _margay.fs_model(utilization, invalidity, uniformity, device, segments)
+    return _margay.fs_model(utilization, invalidity, uniformity, device, _some("segments", segments))
+
+
+def _some(name: str, value: int | None) -> int | None:
+    return None if value is None else _checks.within(name, value, 1, 2**32 - 1)

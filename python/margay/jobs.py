@@ -48,7 +48,7 @@ class SweepJobs:
         self.tasks = _whole(tasks)
         if self.tasks < 1:
             raise UsageError(f"tasks = {tasks!r}: expected a whole number from 1")
-        self.grid = grid(fetched(source), seeds=seeds, **options)
+        self.grid = grid(files.fetched(source), seeds=seeds, **options)
         if own := self.grid.own_policies():
             raise UsageError(
                 f"{own[0]}: a policy of Python cannot be run by an array of jobs, because nobody knows whether its code is the "
@@ -122,15 +122,6 @@ def _whole(number: object) -> int:
         return -1
 
 
-def fetched(source: Source | Sequence[Source]) -> Any:
-    """The source, or sources, with files in the place of URLs."""
-    if isinstance(source, str):
-        return files.fetch(source)
-    if isinstance(source, Sequence):
-        return [files.fetch(one) if isinstance(one, str) else one for one in source]
-    return source
-
-
 def split(trace: str | PathLike[str], folder: str | PathLike[str]) -> list[str]:
     """Write the requests to each volume of a trace to a file of its own in ``folder``, once: the files, in the order in which
     the volumes appear.
@@ -139,23 +130,28 @@ def split(trace: str | PathLike[str], folder: str | PathLike[str]) -> list[str]:
     Raises :class:`margay.InputError` for a trace that cannot be read, :class:`margay.RunError` for a folder that cannot be
     written.
     """
-    path, folder = files.fetch(os.fspath(trace)), Path(folder)
+    return [file for file, _writes in _split(trace, Path(folder))]
+
+
+def _split(trace: str | PathLike[str], folder: Path) -> list[tuple[str, int]]:
+    """The files, each with the number of writes in it."""
+    path = files.fetch(os.fspath(trace))
     digest = _margay.file_hash(path)
     note = folder / "split.json"
     try:
         known = json.loads(note.read_text())
-        if known["xxh3"] == digest and all((folder / part).is_file() for part in known["parts"]):
-            return [str(folder / part) for part in known["parts"]]
-    except (OSError, ValueError, KeyError, TypeError):
+        if known["xxh3"] == digest and all((folder / part).is_file() for part in known["writes"]):
+            return [(str(folder / part), int(writes)) for part, writes in known["writes"].items()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     begun = folder / f"split-{uuid.uuid4().hex}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # From the first part that is replaced to the last one the folder is of no trace.
         note.unlink(missing_ok=True)
-        parts = [Path(part).name for _device, part, _requests in _margay.split_trace(path, folder)]
+        parts = {Path(part).name: writes for _device, part, writes in _margay.split_trace(path, folder)}
         try:
-            begun.write_text(json.dumps({"xxh3": digest, "parts": parts}))
+            begun.write_text(json.dumps({"xxh3": digest, "writes": parts}))
             os.replace(begun, note)
         finally:
             begun.unlink(missing_ok=True)
@@ -163,15 +159,21 @@ def split(trace: str | PathLike[str], folder: str | PathLike[str]) -> list[str]:
         raise
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror or error}") from error
-    return [str(folder / part) for part in parts]
+    return [(str(folder / part), writes) for part, writes in parts.items()]
+
+
+#: What adds up over volumes.
+_SUMS = ("host_writes", "copies", "metadata_pages", "erases")
 
 
 class VolumeSweep:
     """A sweep of every volume of a trace, each on a device of its own."""
 
-    def __init__(self, sweep: Sweep) -> None:
-        """The sweep, of which each source is a volume."""
+    def __init__(self, sweep: Sweep, left_out: Sequence[str] = ()) -> None:
+        """The sweep, of which each source is a volume, and the files of volumes that were left out of it."""
         self.sweep = sweep
+        #: The files of volumes that were left out, because nothing is written to them.
+        self.left_out = list(left_out)
 
     @property
     def table(self) -> Table:
@@ -189,12 +191,11 @@ class VolumeSweep:
             settings = {key: value for key, value in row.items() if key.startswith("set.") and key != "set.source"}
             total = totals.setdefault(
                 (*settings.values(), row["seed"]),
-                {**settings, "seed": row["seed"], "volumes": 0, "wa_max": 0.0}
-                | dict.fromkeys(("host_writes", "copies", "metadata_pages", "erases"), 0),
+                {**settings, "seed": row["seed"], "volumes": 0, "wa_max": 0.0, **dict.fromkeys(_SUMS, 0)},
             )
             total["volumes"] += 1
             total["wa_max"] = max(total["wa_max"], row["wa"])
-            for key in ("host_writes", "copies", "metadata_pages", "erases"):
+            for key in _SUMS:
                 total[key] += row[key]
         for total in totals.values():
             programmed = total["host_writes"] + total["copies"] + total["metadata_pages"]
@@ -206,6 +207,10 @@ def sweep_volumes(trace: str | PathLike[str], folder: str | PathLike[str], **opt
     """Split a trace of many volumes once, and sweep them all, each on a device of its own.
 
     The other keywords are those of :func:`margay.sweep`, ``engine`` and ``scheduler`` included. Without a device each volume has
-    one of the size that it writes to.
+    one of the size that it writes to. Volumes that are only read are left out (``left_out`` of what is returned names them).
     """
-    return VolumeSweep(sweep(split(trace, folder), **options))
+    parts = _split(trace, Path(folder))
+    written = [file for file, writes in parts if writes]
+    if not written:
+        raise UsageError(f"{os.fspath(trace)}: no volume is written, so there is nothing to measure")
+    return VolumeSweep(sweep(written, **options), [file for file, writes in parts if not writes])

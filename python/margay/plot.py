@@ -110,7 +110,7 @@ def comparison(
     shown: int = 24,
     ax: Axes | None = None,
 ) -> Axes:
-    """Bars from the least to the most, with intervals: the rows of a comparison, no more than the first ``shown``.
+    """Bars in ascending order, with intervals: the rows of a comparison, no more than the first ``shown``.
 
     Hatched are those that cannot be told from the first one, because their 95 % intervals overlap.
     """
@@ -201,15 +201,18 @@ def _results(data: object) -> dict[str, Any]:
     return dict(zip(names_of(table, [*by, "seed"] if seeds else by), data, strict=True))
 
 
-def _steps(ax: Axes, edges: NDArray[np.float64], heights: Mapping[str, NDArray[np.float64]]) -> None:
-    """Histograms: filled if there is one, else outlines of different styles."""
-    for index, (name, height) in enumerate(heights.items()):
-        style = style_of(index)
-        style.pop("marker")
-        if len(heights) == 1:
-            ax.stairs(height, edges, fill=True, facecolor="#9ccbe6", edgecolor="black", linewidth=0.8, label=name)
-        else:
-            ax.stairs(height, edges, linewidth=1.6, label=name, **style)
+def _histogram(
+    ax: Axes, index: int, edges: NDArray[np.float64], heights: NDArray[np.float64], mean: float, label: str, alone: bool
+) -> None:
+    """A histogram: filled, with its mean and what it is called above it, if it is alone; else an outline of its own style."""
+    if alone:
+        ax.stairs(heights, edges, fill=True, facecolor="#9ccbe6", edgecolor="black", linewidth=0.8)
+        ax.axvline(mean, color="black", linestyle="--", linewidth=1.2)
+        ax.set_title(label, fontsize=9, loc="left")
+        return
+    style = style_of(index)
+    style.pop("marker")
+    ax.stairs(heights, edges, linewidth=1.6, label=label, **style)
 
 
 @styled
@@ -219,17 +222,13 @@ def wear(data: object, *, ax: Axes | None = None) -> Axes:
     what = "plot.wear"
     named = _results(data).items()
     counts = {name: numbers_of(_part(result, "segments", what), what, "erases") for name, result in named}
-    least, most = min(of.min() for of in counts.values()), max(of.max() for of in counts.values())
-    step = max(1, round((most - least) / 40))
-    edges = np.arange(least - 0.5, most + step + 0.5, step)
-    _steps(ax, edges, {name: np.histogram(of, edges)[0].astype(np.float64) for name, of in counts.items()})
+    low, high = min(of.min() for of in counts.values()), max(of.max() for of in counts.values())
+    step = max(1, round((high - low) / 40))
+    edges = np.arange(low - 0.5, high + step + 0.5, step)
     for index, (name, of) in enumerate(counts.items()):
-        told = f"mean {of.mean():.1f}, deviation {of.std(ddof=1) if len(of) > 1 else 0:.1f}, most {of.max():.0f}"
-        if len(counts) == 1:
-            ax.axvline(of.mean(), color="black", linestyle="--", linewidth=1.2)
-            ax.set_title(f"{name}: {told}" if name else told, fontsize=9, loc="left")
-        else:
-            ax.get_legend_handles_labels()[0][index].set_label(f"{name}: {told}")
+        told = f"mean {of.mean():.1f}, deviation {of.std(ddof=1) if len(of) > 1 else 0:.1f}, max {of.max():.0f}"
+        heights = np.histogram(of, edges)[0].astype(np.float64)
+        _histogram(ax, index, edges, heights, of.mean(), f"{name}: {told}" if name else told, len(counts) == 1)
     ax.set_xlabel("Erases of a segment")
     ax.set_ylabel("Segments")
     ax.set_ylim(bottom=0)
@@ -256,15 +255,10 @@ def victims(data: object, *, ax: Axes | None = None) -> Axes:
         bins = min(len(of), 51)
         edges = np.linspace(-50 / (bins - 1), 100 + 50 / (bins - 1), bins + 1)
         share = np.histogram(full, edges, weights=of / max(of.sum(), 1) * 100)[0]
-        style = style_of(index)
-        style.pop("marker")
-        mean = f"{name} (mean {np.average(full, weights=of):.0f} %)" if of.sum() else name
-        if len(counts) == 1:
-            ax.stairs(share, edges, fill=True, facecolor="#9ccbe6", edgecolor="black", linewidth=0.8)
-            ax.axvline(np.average(full, weights=of), color="black", linestyle="--", linewidth=1.2)
-            ax.set_title(mean, fontsize=9, loc="left")
-        else:
-            ax.stairs(share, edges, linewidth=1.6, label=mean, **style)
+        # Of several, some may have cleaned nothing.
+        mean = float(np.average(full, weights=of)) if of.sum() else np.nan
+        label = f"{name} (mean {mean:.0f} %)" if of.sum() else name
+        _histogram(ax, index, edges, share, mean, label, len(counts) == 1)
     ax.set_xlim(-3, 103)
     ax.set_ylim(bottom=0)
     ax.set_xlabel("Valid pages of a victim (% of its data pages)")
@@ -502,7 +496,9 @@ def window(data: object, *, y: str = "gc_cost_us", by: str | Sequence[str] = "sc
     what = "plot.window"
     table = columns(data)
     need(table, what, "window", y)
-    text = [str(int(cell)) if isinstance(cell, float) else str(cell) for cell in table["window"]]
+    text = [str(int(cell)) if isinstance(cell, float) and cell % 1 == 0 else str(cell) for cell in table["window"]]
+    if missing := [cell for cell in text if not (cell.isdigit() or cell == "all" or cell.startswith("adaptive"))]:
+        raise UsageError(f"{what}: the window {missing[0]} is neither a number of log blocks nor all nor adaptive")
     numbers = [float(cell) for cell in text if cell.isdigit()]
     if not numbers:
         raise UsageError(f"{what}: the table has no row with a window that is a number of log blocks")

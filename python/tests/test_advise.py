@@ -60,3 +60,34 @@ def test_wrong_questions_are_refused() -> None:
         margay.advise(SOURCE, years=5, per_day="1G", leveling="swap", **SMALL)
     with pytest.raises(margay.UsageError, match="engine = spark"):
         margay.advise(SOURCE, years=5, engine="spark", **SMALL)
+    with pytest.raises(margay.UsageError, match="a comparison measures your own"):
+        margay.advise(SOURCE, years=5, per_day="1G", device="spi-nor-16mb", selection=lambda segments: 0)
+    for name, value in (("seeds", 0), ("seeds", -1), ("jobs", 0), ("jobs", -1), ("trials", -1)):
+        with pytest.raises(margay.UsageError, match=f"{name} = {value}: expected a number from"):
+            margay.advise(SOURCE, years=5, per_day="1G", **{**SMALL, name: value})
+
+
+@pytest.mark.parametrize("end", [{"writes": 20000}, {"device_writes": 3}, {"warm_up": 0.5, "device_writes": 3}])
+def test_runs_of_optuna_end_as_those_of_the_search_do(tmp_path: Path, end: dict[str, Any]) -> None:
+    kept = tmp_path / "kept.points"
+    narrow: dict[str, Any] = {**SMALL, "selection": "cat", "placement": "m4", "over_provisioning": 0.3, "seeds": 1}
+    advice = margay.advise(SOURCE, years=5, per_day="100M", finished=kept, trials=3, **narrow, **end)
+    keys = [json.loads(line).get("point") for line in kept.read_text().splitlines()[1:]]
+    assert advice.runs > 0
+    assert len(keys) == len(set(keys)), "a run was kept twice"
+    size = kept.stat().st_size
+    margay.advise(SOURCE, years=5, per_day="100M", finished=kept, trials=3, **narrow, **end)
+    assert kept.stat().st_size == size, "finished runs were run or kept again"
+
+
+def test_a_source_can_be_a_url(root: Path) -> None:
+    trace = (root / "samples/sqlite-messages.mgt").as_uri()
+    narrow: dict[str, Any] = {
+        "selection": "greedy",
+        "placement": "m1",
+        "over_provisioning": [0.2],
+        "repeat": 3,
+        "seeds": 1,
+    }
+    advice = margay.advise(trace, years=5, per_day="1G", **narrow)
+    assert advice.text.startswith("sqlite-messages.mgt on ")

@@ -106,6 +106,10 @@ def test_a_forecast_is_that_of_its_result_and_another_part_lasts_in_proportion()
             margay.forecast(**{"endurance_erases": 1000, "host_bytes": 1.0, **options})
     with pytest.raises(margay.UsageError, match="need endurance_erases"):
         margay.forecast([1])
+    counts: tuple[Any, ...] = (-1, 2**32, 1.5, float("nan"), "7")
+    for count in counts:
+        with pytest.raises(margay.UsageError, match="is no number of erases"):
+            margay.forecast([1, count], endurance_erases=1000, host_bytes=1.0)
 
 
 def test_page_references_have_the_rows_of_the_command(run: Run, root: Path) -> None:
@@ -143,6 +147,10 @@ def test_files_cost_what_the_model_says(run: Run) -> None:
     assert row == margay.fs.replay("fax", allocator="moda")
     with pytest.raises(margay.UsageError):
         margay.fs.replay("no-such-benchmark")
+    for name in ("segments", "low_water", "seed"):
+        wrong: dict[str, Any] = {name: -1}
+        with pytest.raises(margay.UsageError, match=f"{name} = -1: expected a number from"):
+            margay.fs.replay("fax", **wrong)
 
 
 def test_the_example_of_the_package_is_true() -> None:

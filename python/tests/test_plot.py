@@ -206,6 +206,7 @@ def test_a_picture_goes_where_it_is_told_and_leaves_the_style_alone(result: marg
         (lambda run: plot.segments(margay.Result.from_json(run.to_json())), "was read from JSON"),
         (lambda _: plot.victims({"valid_pages": [0, 1], "victims": [0, 0]}), "nothing was cleaned"),
         (lambda _: plot.window([{"scheme": "a", "window": "all", "gc_cost_us": 1.0}]), "no row with a window"),
+        (lambda _: plot.window([{"scheme": "a", "window": w, "gc_cost_us": 1.0} for w in (1, None)]), "the window nan"),
     ],
 )
 def test_what_cannot_be_drawn_is_named(result: margay.Result, draw: Callable[[Any], Any], told: str) -> None:

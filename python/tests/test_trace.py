@@ -52,6 +52,8 @@ def test_arrays_replay_as_the_file_that_holds_the_same_requests(
     with pytest.raises(margay.UsageError, match="exists"):
         trace.save(path)
     trace.save(path, force=True)
+    with pytest.raises(margay.RunError, match="/dev/full"):
+        trace.save("/dev/full", force=True)
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", ">u4", ">i8"])

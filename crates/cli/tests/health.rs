@@ -131,3 +131,15 @@ fn an_image_too_small_for_its_segments_is_refused_with_options_that_work() {
         works(folder.path(), &[&["format", &image, "--size", "8M"], &way[..]].concat());
     }
 }
+
+#[test]
+fn format_says_the_policies_that_are_in_effect_where_a_small_device_has_fewer_streams() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let formatted = works(at, &["format", "a.img", "--size", "16M"]);
+    let placement = json(at, &["info", "a.img", "--json"])["placement"].as_str().unwrap().to_string();
+    assert!(formatted.contains(&format!("placement {placement};")), "{placement}: {formatted}");
+    let formatted = works(at, &["fs", "format", "f.img", "--size", "16M"]);
+    let allocator = json(at, &["fs", "stat", "f.img", "--json"])["allocator"].as_str().unwrap().to_string();
+    assert!(formatted.contains(&format!("allocator {allocator};")), "{allocator}: {formatted}");
+}

@@ -102,6 +102,10 @@ fn choices<K: PolicyKind, T: ?Sized>(
             if all { Spec::all().chain(Spec::variants()).collect() } else { Spec::usual().collect() };
         return Ok(of_table.into_iter().map(|spec| (spec, None)).collect());
     };
+    if asked.is_empty() {
+        let problem = "expected a policy or several; without the setting the usual ones are compared".into();
+        return Err(LabError::Value { what: K::WHAT, value: "[]".into(), problem });
+    }
     let choice = |text: String| match own.get(&text) {
         Some(own) => Ok((Spec::default(), Some(Arc::clone(own)))),
         None => Ok((text.parse()?, None)),

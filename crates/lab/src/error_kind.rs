@@ -40,7 +40,8 @@ impl From<&TraceError> for ErrorKind {
     fn from(error: &TraceError) -> Self {
         match error {
             TraceError::UnknownName { .. } | TraceError::NotWritable { .. } | TraceError::Layout(_) => Self::Usage,
-            TraceError::Io { error, .. } if error.kind() == io::ErrorKind::AlreadyExists => Self::Usage,
+            TraceError::Write { error, .. } if error.kind() == io::ErrorKind::AlreadyExists => Self::Usage,
+            TraceError::Write { .. } => Self::Run,
             _ => Self::Input,
         }
     }

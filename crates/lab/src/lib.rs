@@ -69,6 +69,19 @@ pub use tenants::TenantRow;
 pub use wear::Wear;
 pub use work::WorkMeter;
 
+/// Which settings help where the log cannot work on a device.
+fn way_out(error: &margay_log::ConfigError) -> &'static str {
+    match error {
+        margay_log::ConfigError::TooFull { .. } => {
+            "; export fewer (utilization, over-provisioning, exported-pages), or take smaller segments (pages-per-segment)"
+        }
+        margay_log::ConfigError::TooFewSegments { .. } => {
+            "; take more flash (flash-size) or smaller segments (pages-per-segment)"
+        }
+        _ => "",
+    }
+}
+
 /// Why an experiment could not be run, or could not be completed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -115,7 +128,7 @@ pub enum LabError {
     #[error(transparent)]
     Device(#[from] margay_media::DeviceError),
     /// The log cannot work on the device.
-    #[error(transparent)]
+    #[error("{error}{way_out}", error = .0, way_out = way_out(.0))]
     Config(#[from] margay_log::ConfigError),
     /// A policy's text cannot be parsed.
     #[error(transparent)]

@@ -1,6 +1,7 @@
 //! Closed formulas of cleaning cost, by their names.
 
 use crate::LabError;
+use margay_log::ConfigError;
 use margay_media::DeviceSpec;
 use margay_theory::{OverProvisioning, cleaning_cost, evaluate};
 use serde::Serialize;
@@ -96,14 +97,17 @@ pub struct CleaningEstimate {
 /// Estimates the cost of cleaning a device (MODA paper, eq. 2 and 3) of this utilization, invalidity and uniformity.
 ///
 /// # Errors
-/// A share is none, or they contradict each other.
+/// A share is none, or they contradict each other; or the device has no data pages.
 pub fn cleaning_estimate(
     [utilization, invalidity, uniformity]: [f64; 3],
     device: &DeviceSpec,
     segments: Option<u32>,
 ) -> Result<CleaningEstimate, LabError> {
     let segments = segments.unwrap_or(device.segments);
-    let pages = device.pages_per_segment - device.header_pages - device.summary_pages;
+    let (pages_per_segment, metadata_pages) =
+        (device.pages_per_segment, device.header_pages.saturating_add(device.summary_pages));
+    let pages = pages_per_segment.checked_sub(metadata_pages).filter(|pages| *pages > 0);
+    let pages = pages.ok_or(ConfigError::NoDataPages { metadata_pages, pages_per_segment })?;
     let cost = cleaning_cost(utilization, invalidity, uniformity, segments.into(), pages.into())?;
     let timing = &device.timing;
     let energy_mj = match &device.energy {
@@ -123,4 +127,19 @@ pub fn cleaning_estimate(
         energy_mj,
         has_energy: device.energy.is_some(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_data_pages_has_no_cost_of_cleaning() {
+        let mut device = DeviceSpec::load("nand-small-block-64mb").unwrap();
+        for (header_pages, summary_pages) in [(99, 0), (31, 1), (u32::MAX, u32::MAX)] {
+            (device.header_pages, device.summary_pages) = (header_pages, summary_pages);
+            let error = cleaning_estimate([0.86, 0.0087, 0.73], &device, None).unwrap_err();
+            assert!(error.to_string().contains("leave no data page"), "{error}");
+        }
+    }
 }

@@ -146,7 +146,7 @@ impl PagingArgs {
     /// # Errors
     /// An option is impossible.
     pub fn setup(&self, scheme: Scheme) -> Result<PagingSetup, LabError> {
-        let frames = size_bytes(&self.cache)? / u64::from(self.page_bytes);
+        let frames = size_bytes("--cache", &self.cache)? / u64::from(self.page_bytes);
         let frames = u32::try_from(frames).ok().filter(|frames| *frames >= 16);
         let frames = frames.ok_or_else(|| wrong("--cache", &self.cache, "room for at least 16 pages"))?;
         let mut cache = CacheConfig::new(frames, scheme);

@@ -21,8 +21,8 @@ const FEWEST_WRITES: u64 = 64;
 const FIRST_LOOK: f64 = 4.0;
 const NEXT_LOOK: f64 = 1.2;
 
-/// Drops every second entry, the last one of an even number kept.
-fn halve<T>(entries: &mut Vec<T>, keep: usize) {
+/// Drops every second entry: `keep` is 1 if the first one stays, 0 if the second does.
+pub(crate) fn halve<T>(entries: &mut Vec<T>, keep: usize) {
     let mut index = 0;
     entries.retain(|_| {
         index += 1;

@@ -1,6 +1,7 @@
 //! How the segments looked over a run, for pictures of it: what each holds, and how worn it is.
 
 use crate::disk::MeasuredDisk;
+use crate::recorder::halve;
 use margay_policy::State;
 
 /// The greatest number of bands.
@@ -68,11 +69,7 @@ impl SegmentMaps {
         }
         self.since = 0;
         if self.maps.len() == MOMENTS {
-            let mut index = 0;
-            self.maps.retain(|_| {
-                index += 1;
-                index % 2 == 0
-            });
+            halve(&mut self.maps, 0);
             self.every *= 2;
         }
         self.maps.push(SegmentMap::of(disk));

@@ -182,15 +182,16 @@ fn text_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, 
     }))
 }
 
-/// The number of bytes that a size such as `24M`, `1.5GiB` or `4096` stands for; its letters are binary multiples.
+/// The number of bytes that a size such as `24M`, `1.5GiB` or `4096` stands for; its letters are binary multiples. `what` names it in
+/// an error.
 ///
 /// # Errors
 /// The text is no number with K, M, G or T behind it, or less than a byte, or 10^18 bytes or more.
-pub fn size_bytes(text: &str) -> Result<u64, LabError> {
+pub fn size_bytes(what: &'static str, text: &str) -> Result<u64, LabError> {
     let wrong = || LabError::Value {
-        what: "size",
+        what,
         value: text.into(),
-        problem: "expected bytes, or a number with K, M, G or T".into(),
+        problem: "expected a number of bytes from 1 on and below 10^18, or a number with K, M, G or T, as 64M".into(),
     };
     let trimmed = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[trimmed.len()..].to_ascii_lowercase().as_str() {
@@ -336,7 +337,7 @@ impl Settings {
         device.pages_per_segment = self.pages_per_segment.unwrap_or(device.pages_per_segment);
         device.header_pages = self.header_pages.unwrap_or(device.header_pages);
         device.summary_pages = self.summary_pages.unwrap_or(device.summary_pages);
-        let size = self.flash_size.as_deref().map(size_bytes).transpose()?;
+        let size = self.flash_size.as_deref().map(|size| size_bytes("flash-size", size)).transpose()?;
         Ok(device.with_bytes(size.unwrap_or(bytes_before))?)
     }
 
@@ -383,7 +384,14 @@ impl Settings {
             };
             Source::Trace(TraceSource { path: text.into(), held, options: self.reading.options()?, addresses })
         } else {
-            if text.contains('/') && !text.contains(':') && !text.ends_with(".toml") || text.ends_with(".zst") {
+            if text.contains("://") {
+                let error = "no such file; the Python package fetches what a URL names (`margay.fetch`)".into();
+                return Err(LabError::File { path: text, error });
+            }
+            // No workload has such a name, whatever its parameters are.
+            let is_path =
+                text.contains('/') && !text.contains(':') || text.split([':', ',']).next().unwrap_or("").contains('.');
+            if is_path && !text.ends_with(".toml") || text.ends_with(".zst") {
                 return Err(LabError::File { path: text, error: "no such file".into() });
             }
             Source::Workload(WorkloadSpec::load(&text)?)
@@ -440,5 +448,25 @@ impl Settings {
         }
         let prepared = run::prepare_of(&experiment, sources)?;
         Ok((experiment, prepared))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_of_numbers_make_no_file_of_a_workload_and_those_of_names_make_one() {
+        let experiment = |source: &str| Settings { source: Some(source.into()), ..Settings::default() }.experiment();
+        for workload in
+            ["random,trims=0.1,reads=0.1", "zipf:0.99", "hot-cold:90/10,poisson=1.5ms", "zipf:0.9,writes=10"]
+        {
+            assert!(experiment(workload).is_ok(), "{workload}");
+        }
+        for missing in ["missing.csv", "missing.csv.zst", "folder/missing", "./missing", "s3://bucket/missing"] {
+            let error = experiment(missing).unwrap_err();
+            assert!(matches!(error, LabError::File { .. }), "{missing}: {error}");
+        }
+        assert!(matches!(experiment("randum").unwrap_err(), LabError::Workload(_)));
     }
 }

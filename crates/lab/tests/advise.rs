@@ -104,6 +104,8 @@ fn without_times_a_rate_is_asked_for_and_what_is_searched_is_no_setting() {
         let error = ask(&question(&settings, years, 1e8)).unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");
     }
+    let none = Question { seeds: Some(0), ..question(SMALL, 5.0, 1e8) };
+    assert!(ask(&none).unwrap_err().to_string().contains("seeds = 0"));
     let table: Table = toml::from_str("over-provisioning = ['much']").unwrap();
     assert!(Question::new(table, 5.0).unwrap_err().to_string().contains("much"));
 }

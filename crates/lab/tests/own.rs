@@ -234,6 +234,9 @@ fn comparisons_and_sweeps_take_policies_of_the_programs_own_by_their_names() {
         let is_same = |row: &&ResultRow| (&row.selection, &row.placement) == (&swept.selection, &swept.placement);
         assert_eq!(rows.iter().find(is_same).map(|row| row.copies), Some(swept.copies), "{}", point.name());
     }
+    let none = Settings { selection: Some(Vec::new()), ..settings.clone() };
+    let error = Comparison::new(&none, None, false, &Sources::default()).unwrap_err().to_string();
+    assert!(error.contains("selection policy = []"), "{error}");
     let unknown = Settings { held: HeldTraces::default(), ..settings };
     let error = Comparison::new(&unknown, None, false, &Sources::default()).unwrap_err().to_string();
     assert!(error.contains("unknown selection policy 'own'"), "{error}");

@@ -2,11 +2,11 @@
 
 use crate::calls::Calls;
 use crate::distributed::Finished;
-use crate::errors::{of_lab, run as run_error};
-use crate::interrupt::{Stop, with_policies};
-use crate::run::Grid;
+use crate::errors::{lab, run as run_error};
+use crate::interrupt::with_policies;
+use crate::run::{Grid, Stoppable};
 use crate::values::{Keywords, settings_table, to_python};
-use margay_lab::advise::{Question, advise as ask, parameters};
+use margay_lab::advise::{Candidate, Question, advise as ask, parameters};
 use margay_lab::settings::size_bytes as size;
 use margay_lab::sweep::{self, Point, Swept, gathered};
 use margay_lab::{ErrorKind, LabError};
@@ -14,14 +14,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
 
-fn lab(error: LabError) -> PyErr {
-    of_lab(&error)
-}
-
-/// The number of bytes that a size such as `24M` stands for.
+/// The number of bytes a day that a size such as `24M` stands for.
 #[pyfunction]
 fn size_bytes(text: &str) -> PyResult<u64> {
-    size(text).map_err(lab)
+    size("per_day", text).map_err(lab)
 }
 
 /// The parameters of a policy, with what they may be.
@@ -55,21 +51,25 @@ fn run_by(runner: &Py<PyAny>, calls: &Calls, finished: &Finished, points: &[Poin
     gathered(points, &mut finished.lock(), failures, false)
 }
 
-/// Shows no progress, and ends when it is asked to.
-struct Stoppable(Stop);
-
-impl sweep::Watcher for Stoppable {
-    fn step(&self, _: usize, _: f64) -> bool {
-        self.0.goes_on()
-    }
-
-    fn ended(&self, _: usize) {}
+/// The run of policies at an over-provisioning, as the search has it, with its usual seed.
+#[pyfunction]
+fn advice_point(
+    settings: &Bound<'_, PyDict>,
+    selection: String,
+    placement: String,
+    leveling: String,
+    over_provisioning: f64,
+) -> PyResult<Grid> {
+    let Keywords { table, held, calls } = settings_table(settings)?;
+    let question = Question { settings: table, held, ..Question::default() };
+    let candidate = Candidate { selection, placement, leveling };
+    Ok(Grid::of(question.points(&candidate, over_provisioning, 1, None).map_err(lab)?, calls))
 }
 
 /// Answers a question about the lifetime of flash; returns the answer as JSON.
 #[pyfunction]
 #[pyo3(signature = (settings, years, per_day, seeds, also, finished, jobs, runner))]
-#[allow(clippy::too_many_arguments)] // its only caller is python/margay/advise.py
+#[allow(clippy::too_many_arguments)] // its only caller is python/margay/_advise.py
 fn advise(
     py: Python<'_>,
     settings: &Bound<'_, PyDict>,
@@ -99,5 +99,6 @@ fn advise(
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(size_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(policy_parameters, module)?)?;
+    module.add_function(wrap_pyfunction!(advice_point, module)?)?;
     module.add_function(wrap_pyfunction!(advise, module)?)
 }

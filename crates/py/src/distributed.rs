@@ -1,8 +1,8 @@
 //! What sweeps on many machines need: points as text, finished points on disk, runs of one point of a text.
 
-use crate::errors::{input, of_lab, run as run_error};
+use crate::errors::{input, lab};
 use crate::interrupt::with_signals;
-use crate::run::Grid;
+use crate::run::{Grid, json_of};
 use margay_host::Existing;
 use margay_lab::sweep::{self, Journal, Point};
 use margay_lab::{LabError, Reading, ResultRow, Settings, Sources};
@@ -11,10 +11,6 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toml::Table;
-
-fn lab(error: LabError) -> PyErr {
-    of_lab(&error)
-}
 
 /// The settings of a point as JSON, which [`PointRunner`] takes on another machine.
 #[pyfunction]
@@ -35,7 +31,7 @@ fn file_hash(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     Ok(format!("{:016x}", hash.map_err(|error| lab(error.into()))?))
 }
 
-/// Writes the requests to each device of a trace to a file of its own in a folder; returns device, file and requests of each.
+/// Writes the requests to each device of a trace to a file of its own in a folder; returns device, file and writes of each.
 #[pyfunction]
 fn split_trace(py: Python<'_>, path: PathBuf, folder: PathBuf) -> PyResult<Vec<(String, PathBuf, u64)>> {
     let parts = with_signals(py, move |stop| {
@@ -43,7 +39,7 @@ fn split_trace(py: Python<'_>, path: PathBuf, folder: PathBuf) -> PyResult<Vec<(
         Ok(margay_trace::split_while(&path, &options, &folder, Format::MGT, Existing::Replace, stop.keep_on())?)
     })?;
     let parts: Vec<DevicePart> = parts.map_err(lab)?;
-    Ok(parts.into_iter().map(|part| (part.device, part.path, part.requests)).collect())
+    Ok(parts.into_iter().map(|part| (part.device, part.path, part.writes)).collect())
 }
 
 /// Runs points that came as text. Traces that were read are kept for the next points.
@@ -66,10 +62,6 @@ impl PointRunner {
         let row = with_signals(py, move |stop| sweep::run_point(&point, &sources, &mut |_| stop.goes_on()))?;
         json_of(&row.map_err(lab)?)
     }
-}
-
-fn json_of(row: &ResultRow) -> PyResult<String> {
-    serde_json::to_string(row).map_err(|error| run_error(error.to_string()))
 }
 
 /// The finished points of a sweep, on disk: the command's file `OUTPUT.points`.

@@ -49,6 +49,11 @@ pub fn of_kind(kind: ErrorKind, text: String) -> PyErr {
     }
 }
 
+/// The same of an error that is not needed any more, for `map_err`.
+pub fn lab(error: LabError) -> PyErr {
+    of_lab(&error)
+}
+
 /// An error of the laboratory as an exception.
 pub fn of_lab(error: &LabError) -> PyErr {
     if let LabError::OwnPolicy { error, .. } = error

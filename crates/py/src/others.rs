@@ -1,6 +1,6 @@
 //! Lists, formulas, forecasts, paging and files.
 
-use crate::errors::{of_kind, of_lab, usage};
+use crate::errors::{lab, of_kind, usage};
 use crate::interrupt::with_signals;
 use crate::table::Table;
 use crate::values::to_python;
@@ -14,10 +14,6 @@ use margay_media::DeviceSpec;
 use pyo3::prelude::*;
 use serde_json::json;
 use std::ffi::OsString;
-
-fn lab(error: LabError) -> PyErr {
-    of_lab(&error)
-}
 
 /// The lists of `margay policies`: dictionaries with `of`, `name`, `summary`, `parameters` and `source`.
 #[pyfunction]
@@ -110,7 +106,7 @@ fn vm_replay(py: Python<'_>, words: Vec<OsString>) -> PyResult<Table> {
     let wrong = |error: clap::Error| {
         let text = error.to_string();
         let text = text.split("\n\nFor more information").next().unwrap_or_default();
-        usage(text.split("\n\nUsage:").next().unwrap_or(text).trim_start_matches("error: "))
+        usage(text.split("\n\nUsage:").next().unwrap_or(text).trim_start_matches("error: ").trim())
     };
     let args = matches.map_err(wrong)?;
     let found = with_signals(py, move |stop| {

@@ -1,10 +1,10 @@
 //! The results of runs.
 
-use crate::errors::of_lab;
+use crate::errors::lab;
 use crate::table::{Table, escaped};
 use crate::values::to_python;
 use arrow_array::{ArrayRef, UInt64Array};
-use margay_lab::{LabError, Outcome, ResultRow, rows, summary};
+use margay_lab::{Outcome, ResultRow, rows, summary};
 use pyo3::exceptions::{PyIndexError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyType};
@@ -17,10 +17,6 @@ use std::sync::Arc;
 pub struct RunResult {
     outcomes: Arc<[Outcome]>,
     at: usize,
-}
-
-fn lab(error: LabError) -> PyErr {
-    of_lab(&error)
 }
 
 fn as_dict<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyDict>> {

@@ -1,7 +1,7 @@
 //! Runs: one, many, and sweeps.
 
 use crate::calls::Calls;
-use crate::errors::{of_lab, usage};
+use crate::errors::{lab, of_lab, usage};
 use crate::interrupt::{Stop, with_policies};
 use crate::result::{Results, RunResult};
 use crate::table::Table;
@@ -17,17 +17,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-fn lab(error: LabError) -> PyErr {
-    of_lab(&error)
-}
-
 fn settings_of(given: &Bound<'_, PyDict>) -> PyResult<(Settings, Calls)> {
     let Keywords { table, held, calls } = settings_table(given)?;
     Ok((Settings { held, ..from_table(&table).map_err(lab)? }, calls))
 }
 
-/// Stops all runs when it is asked for.
-struct Stoppable(Stop);
+/// Shows no progress, and stops all runs when it is asked for.
+pub struct Stoppable(pub Stop);
 
 impl Observer for Stoppable {
     fn step(&self, _: usize, _: Step) -> bool {
@@ -143,7 +139,8 @@ impl Grid {
     }
 }
 
-fn json_of(row: &ResultRow) -> PyResult<String> {
+/// A row as JSON.
+pub fn json_of(row: &ResultRow) -> PyResult<String> {
     serde_json::to_string(row).map_err(|error| crate::errors::run(error.to_string()))
 }
 

@@ -3,7 +3,7 @@
 use crate::borrowed::{elements, stream_of};
 use crate::calls::Calls;
 use crate::columns::{Batch, Builder, Column, KINDS, number_of};
-use crate::errors::{of_kind, of_lab, usage};
+use crate::errors::{lab, of_kind, usage};
 use crate::interrupt::{Stop, with_policies, with_signals};
 use crate::memory::Memory;
 use crate::policy::Numpy;
@@ -224,7 +224,7 @@ impl Trace {
         let reading =
             reading.map_or_else(|| Ok(Settings::new()), |given| Ok::<_, PyErr>(settings_table(given)?.table))?;
         let options = from_table::<Reading>(&reading).and_then(|reading| reading.options());
-        let options = options.map_err(|error| of_lab(&error))?;
+        let options = options.map_err(lab)?;
         // A missing file and a format that is not known are errors now, and not when the trace is used.
         open(&path, &options).map_err(|error| of_trace(&error))?;
         let path = path.into_os_string().into_string();
@@ -307,6 +307,9 @@ impl Trace {
     #[staticmethod]
     #[pyo3(signature = (workload, *, pages=65536, page_bytes=4096, seed=1))]
     fn generate(py: Python<'_>, workload: String, pages: u32, page_bytes: u32, seed: u64) -> PyResult<Self> {
+        if page_bytes == 0 {
+            return Err(usage("page_bytes = 0: expected at least 1"));
+        }
         let spec = WorkloadSpec::load(&workload).map_err(|error| usage(error.to_string()))?;
         if spec.expected_writes().is_none() {
             return Err(usage(format!("workload '{spec}' has no end: add writes=N")));
@@ -461,7 +464,7 @@ impl Trace {
         let table = toml::from_str::<Settings>(table).map_err(|error| usage(error.to_string()))?;
         let Some(name) = name.strip_prefix(IN_MEMORY) else {
             let options = from_table::<Reading>(&table).and_then(|reading| reading.options());
-            let options = options.map_err(|error| of_lab(&error))?;
+            let options = options.map_err(lab)?;
             return Ok(Self { place: Place::File { path: name, reading: table, options }, count: OnceLock::new() });
         };
         let names =

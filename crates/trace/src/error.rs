@@ -1,9 +1,17 @@
 /// Why a trace could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file cannot be read or written.
+    /// The file cannot be read.
     #[error("{path}: {error}")]
     Io {
+        /// The file.
+        path: String,
+        /// What went wrong.
+        error: std::io::Error,
+    },
+    /// The file cannot be written.
+    #[error("{path}: {error}")]
+    Write {
         /// The file.
         path: String,
         /// What went wrong.
@@ -124,5 +132,9 @@ pub(crate) fn printable(text: &str) -> String {
 impl TraceError {
     pub(crate) fn io(path: &str, error: std::io::Error) -> Self {
         Self::Io { path: path.into(), error }
+    }
+
+    pub(crate) fn write(path: &std::path::Path, error: std::io::Error) -> Self {
+        Self::Write { path: path.display().to_string(), error }
     }
 }

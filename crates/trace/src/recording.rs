@@ -244,7 +244,7 @@ impl RecordingWriter {
     /// The file cannot be made.
     pub fn create(path: &Path, existing: Existing) -> Result<Self, TraceError> {
         let open = || Encoder::with_events(BufWriter::new(NewFile::create(path, existing)?));
-        let out = open().map_err(|error| TraceError::io(&path.display().to_string(), error))?;
+        let out = open().map_err(|error| TraceError::write(path, error))?;
         Ok(Self { path: path.into(), out: Box::new(out), last_us: 0 })
     }
 
@@ -278,7 +278,7 @@ impl RecordingWriter {
     }
 
     fn error(&self, error: io::Error) -> TraceError {
-        TraceError::io(&self.path.display().to_string(), error)
+        TraceError::write(&self.path, error)
     }
 
     /// Completes the recording, makes it durable and gives it its name.
@@ -289,7 +289,7 @@ impl RecordingWriter {
         let complete = |out: Box<Encoder>| -> io::Result<()> {
             out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?.commit()
         };
-        complete(self.out).map_err(|error| TraceError::io(&self.path.display().to_string(), error))
+        complete(self.out).map_err(|error| TraceError::write(&self.path, error))
     }
 }
 

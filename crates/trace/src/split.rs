@@ -1,5 +1,5 @@
 use crate::hash::FastMap;
-use crate::{Existing, Format, ReadOptions, TraceError, TraceWriter, open_while};
+use crate::{Existing, Format, IoKind, ReadOptions, TraceError, TraceWriter, open_while};
 use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,8 @@ pub struct DevicePart {
     pub path: PathBuf,
     /// Requests in it.
     pub requests: u64,
+    /// Writes among them: a device without any can be read, and not be replayed.
+    pub writes: u64,
 }
 
 /// Traces that are written at the same time: each holds an open file and some MB of memory.
@@ -38,7 +40,7 @@ struct Open {
 /// let trace = folder.path().join("two.csv");
 /// std::fs::write(&trace, "128166372003061629,usr,0,Write,0,8192,3\n128166372003061630,hm,1,Write,0,4096,3\n")?;
 /// let parts = split(&trace, &ReadOptions::default(), folder.path(), Format::MGT, Existing::Refuse)?;
-/// assert_eq!((parts[0].device.as_str(), parts[0].requests), ("usr_0", 1));
+/// assert_eq!((parts[0].device.as_str(), parts[0].requests, parts[0].writes), ("usr_0", 1, 1));
 /// assert_eq!(parts[1].path, folder.path().join("hm_1.mgt"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -84,7 +86,7 @@ pub fn split_while(
                     let path = folder.join(file_name(&device, request.device, format, &mut taken));
                     let mut writer = TraceWriter::create_with(&path, format, existing)?;
                     writer.name_device(request.device, &device);
-                    open_parts.push(Open { part: DevicePart { device, path, requests: 0 }, writer });
+                    open_parts.push(Open { part: DevicePart { device, path, requests: 0, writes: 0 }, writer });
                     *vacant.insert(Some(open_parts.len() - 1))
                 }
                 Entry::Vacant(vacant) => {
@@ -96,6 +98,7 @@ pub fn split_while(
                 let Open { part, writer } = &mut open_parts[place];
                 writer.write(&request)?;
                 part.requests += 1;
+                part.writes += u64::from(request.kind == IoKind::Write);
             }
         }
         if is_more && from == Path::new("-") {

@@ -76,12 +76,11 @@ impl TraceWriter {
 
     /// As [`TraceWriter::create`]; `existing` says what is done if the file exists.
     pub fn create_with(path: &Path, format: Format, existing: Existing) -> Result<Self, TraceError> {
-        let name = path.display().to_string();
         let Some(writer) = format.writer() else {
             let writable = Format::writable_names();
-            return Err(TraceError::NotWritable { path: name, format: format.name(), writable });
+            return Err(TraceError::NotWritable { path: path.display().to_string(), format: format.name(), writable });
         };
-        let out = Self::start(path, writer, existing).map_err(|error| TraceError::io(&name, error))?;
+        let out = Self::start(path, writer, existing).map_err(|error| TraceError::write(path, error))?;
         Ok(Self { path: path.into(), format, writer, out, last_us: 0, names: FastMap::default() })
     }
 
@@ -121,12 +120,11 @@ impl TraceWriter {
             }
             Out::Records(records) => records.write(&request),
         };
-        written.map_err(|error| TraceError::io(&self.path.display().to_string(), error))
+        written.map_err(|error| TraceError::write(&self.path, error))
     }
 
     /// Completes the trace, makes it durable and gives it its name.
     pub fn finish(self) -> Result<(), TraceError> {
-        let name = self.path.display().to_string();
         let complete = |out| -> io::Result<()> {
             let file = match out {
                 Out::Lines(text, _) => text.finish()?,
@@ -134,7 +132,7 @@ impl TraceWriter {
             };
             file.into_inner().map_err(io::IntoInnerError::into_error)?.commit()
         };
-        complete(self.out).map_err(|error| TraceError::io(&name, error))
+        complete(self.out).map_err(|error| TraceError::write(&self.path, error))
     }
 }
 

@@ -40,7 +40,7 @@ impl PolicyArgs {
 
 fn range(text: &str) -> Result<(u64, u64), String> {
     let parts = text.split_once('+').ok_or("expected START+LENGTH, for instance 0+16M")?;
-    let number = |text: &str| if text == "0" { Ok(0) } else { bytes(text).map_err(|error| error.to_string()) };
+    let number = |text: &str| if text == "0" { Ok(0) } else { bytes("size", text).map_err(|error| error.to_string()) };
     let (start, len) = (number(parts.0)?, number(parts.1)?);
     start.checked_add(len).map(|_| (start, len)).ok_or_else(|| "past the end of any disk".into())
 }
@@ -187,7 +187,7 @@ pub struct ServeArgs {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    bytes(text).map_err(|failure| failure.to_string())
+    bytes("size", text).map_err(|failure| failure.to_string())
 }
 
 fn named(text: &str) -> Result<(String, PathBuf), String> {
@@ -198,7 +198,7 @@ fn named(text: &str) -> Result<(String, PathBuf), String> {
 /// The number of pages in a capacity that is given in bytes (`48M`) or as a share of the flash (`75%`).
 pub fn exported_pages(text: &str, flash_bytes: u64, page_bytes: u32) -> Result<u32, Failure> {
     let wanted = match text.strip_suffix('%') {
-        None => bytes(text)?,
+        None => bytes("--export", text)?,
         Some(percent) => {
             let share = percent.trim().parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 100.0);
             let problem = || Failure::Usage(format!("export '{text}': a share is over 0 and at most 100 %"));

@@ -205,11 +205,12 @@ pub struct OutputArgs {
     pub quiet: bool,
 }
 
-/// The number of bytes that a size such as `24M`, `1.5GiB` or `4096` stands for; its letters are binary multiples.
+/// The number of bytes that a size such as `24M`, `1.5GiB` or `4096` stands for; its letters are binary multiples. `option` names it
+/// in an error.
 ///
 /// # Errors
 ///
 /// The text is no number with K, M, G or T behind it, or less than a byte, or 10^18 bytes or more.
-pub fn bytes(text: &str) -> Result<u64, Failure> {
-    Ok(margay_lab::settings::size_bytes(text)?)
+pub fn bytes(option: &'static str, text: &str) -> Result<u64, Failure> {
+    Ok(margay_lab::settings::size_bytes(option, text)?)
 }

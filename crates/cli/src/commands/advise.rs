@@ -1,5 +1,5 @@
 use super::progress::SweepBar;
-use crate::args::{AdviseArgs, OutputFormat};
+use crate::args::{AdviseArgs, OutputFormat, bytes};
 use crate::failure::Failure;
 use crate::output::{self, records};
 use margay_lab::advise::{Question, advise};
@@ -14,7 +14,8 @@ pub fn run(args: &AdviseArgs) -> Result<(), Failure> {
     }
     output::check_new(args.output.as_deref(), existing)?;
     let mut question = Question::new(args.grid.table.clone(), args.years)?;
-    question.bytes_per_day = args.per_day.as_deref().map(crate::args::bytes).transpose()?.map(|bytes| bytes as f64);
+    let per_day = args.per_day.as_deref().map(|size| bytes("--per-day", size)).transpose()?;
+    question.bytes_per_day = per_day.map(|bytes| bytes as f64);
     question.seeds = args.seeds;
     // Runs that nobody wants to keep are kept until the answer is there: a stage takes those of the stage before.
     let mut journal = match &args.points {
@@ -29,11 +30,11 @@ pub fn run(args: &AdviseArgs) -> Result<(), Failure> {
         swept
     });
     let answer = answer.map_err(|error| kept(error.into(), args.points.as_deref()))?;
-    let bytes = match format {
+    let text = match format {
         OutputFormat::Json => records::json(std::slice::from_ref(&answer))?,
         _ => answer.text.into_bytes(),
     };
-    output::write(args.output.as_deref(), &bytes, existing)
+    output::write(args.output.as_deref(), &text, existing)
 }
 
 /// Says of an interruption where to go on.

@@ -134,7 +134,7 @@ fn make(
     let mut fs = format_files(device, &options).map_err(|error| of_volume(image, &error))?;
     fs.set_time(now());
     let room = fs.room();
-    let place = fs.layout().place.name();
+    let (place, formatted) = (fs.layout().place.name(), fs.superblock().expect("an image has one").clone());
     fs.stop().map_err(|error| Failure::Run(format!("{}: {error}", image.display())))?;
     let bytes = room.pages * u64::from(room.page_bytes);
     let image = image.display();
@@ -144,8 +144,8 @@ fn make(
         geometry.pages_per_segment(),
         geometry.page_bytes(),
         100.0 * bytes as f64 / geometry.bytes() as f64,
-        options.store.selection,
-        options.allocator,
+        formatted.selection,
+        formatted.placement,
     ))
 }
 

@@ -153,7 +153,7 @@ pub fn endurance(args: &GeometryArgs, history: &History) -> Result<u32, Failure>
 }
 
 fn geometry(args: &GeometryArgs) -> Result<Geometry, Failure> {
-    let size = args.size.as_deref().map(bytes).transpose()?;
+    let size = args.size.as_deref().map(|size| bytes("--size", size)).transpose()?;
     if let Some(name) = &args.device {
         let mut device = DeviceSpec::load(name)?;
         if let Some(size) = size {
@@ -201,7 +201,7 @@ fn way_out(args: &FormatArgs, geometry: &Geometry, options: &FormatOptions, perc
 
 fn format(args: &FormatArgs, device: Watched, history: History) -> Result<String, Failure> {
     let geometry = *device.geometry();
-    let map = args.map_memory.as_deref().map(bytes).transpose()?.map(MapOnFlash::new);
+    let map = args.map_memory.as_deref().map(|memory| bytes("--map-memory", memory)).transpose()?.map(MapOnFlash::new);
     let defaults = map.map_or_else(FormatOptions::default, FormatOptions::with_map);
     let policies = &args.policies;
     let share = |text: &String| exported_pages(text, geometry.bytes(), geometry.page_bytes());
@@ -230,6 +230,8 @@ fn format(args: &FormatArgs, device: Watched, history: History) -> Result<String
         error => of_volume(&args.image, &error),
     })?;
     let (capacity, place) = (volume.capacity_bytes(), volume.status().layout.place.name());
+    // On a small device usual policies have fewer streams.
+    let formatted = volume.status().superblock.clone();
     volume.stop().map_err(|error| of_volume(&args.image, &error))?;
     let image = args.image.display();
     let map =
@@ -240,7 +242,7 @@ fn format(args: &FormatArgs, device: Watched, history: History) -> Result<String
         geometry.pages_per_segment(),
         geometry.page_bytes(),
         100.0 * capacity as f64 / geometry.bytes() as f64,
-        options.store.selection,
-        options.placement,
+        formatted.selection,
+        formatted.placement,
     ))
 }

@@ -117,7 +117,7 @@ impl Study {
     ) -> Result<Self, Failure> {
         let traces = VmTraces::find(traces)?;
         let frames = match cache {
-            Some(cache) => bytes(cache)? / 2048,
+            Some(cache) => bytes("--cache", cache)? / 2048,
             None if traces.own.is_some() => 512,
             None => 2048,
         };

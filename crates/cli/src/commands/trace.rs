@@ -56,7 +56,8 @@ pub fn run(command: TraceCommand) -> Result<(), Failure> {
         TraceCommand::Split { from, folder, to_format, force, reading } => {
             let (options, format) = (reading.options()?, to_format.parse()?);
             std::fs::create_dir_all(&folder).map_err(|error| Failure::new_file(&folder, &error))?;
-            for DevicePart { device, path, requests } in split(&from, &options, &folder, format, force.existing())? {
+            for DevicePart { device, path, requests, .. } in split(&from, &options, &folder, format, force.existing())?
+            {
                 say!("{}: {requests} requests to {}", path.display(), shown(device.as_bytes()));
             }
             Ok(())

@@ -31,7 +31,7 @@ fn library() -> Result<PathBuf, Failure> {
 }
 
 pub fn run(args: &VmRunArgs) -> Result<(), Failure> {
-    let (ram, memory) = (bytes(&args.ram)?, bytes(&args.memory)?);
+    let (ram, memory) = (bytes("--ram", &args.ram)?, bytes("--memory", &args.memory)?);
     let scheme = args.scheme;
     if !(2..=4096).contains(&args.log_blocks) {
         return Err(Failure::Usage(format!("--log-blocks {}: expected 2 to 4096", args.log_blocks)));

@@ -1,5 +1,6 @@
 //! How long the flash lasts, with what is not known of it.
 
+use super::text::years_text;
 use crate::span::{seconds_of_years, span_between};
 use crate::statistics::Interval;
 use crate::summary::Group;
@@ -94,6 +95,10 @@ pub(super) fn verdict(group: &Group<'_>, life: Option<Life>, wanted: f64) -> Ver
     } else if life.high < wanted {
         Verdict::No
     } else {
-        Verdict::Uncertain(format!("{wanted} years lie between the first worn segment and even wear, {}", life.show()))
+        Verdict::Uncertain(format!(
+            "{} lie between the first worn segment and even wear, {}",
+            years_text(wanted),
+            life.show()
+        ))
     }
 }

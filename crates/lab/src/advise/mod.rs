@@ -78,6 +78,51 @@ impl Question {
         let over_provisioning = steps.collect::<Result<_, _>>()?;
         Ok(Self { settings, years, selections, placements, over_provisioning, ..Self::default() })
     }
+
+    /// The runs of a candidate at an over-provisioning, one for each seed, as the search has them. A run that `settings` do not
+    /// end otherwise goes on until it has settled, up to so many device writes if that is said.
+    ///
+    /// # Errors
+    /// Those of [`points_with`].
+    pub fn points(
+        &self,
+        candidate: &Candidate,
+        over_provisioning: f64,
+        seeds: u32,
+        device_writes: Option<f64>,
+    ) -> Result<Vec<Point>, LabError> {
+        points_with(self.table(candidate, over_provisioning, device_writes), Some(seeds), &self.held)
+    }
+
+    /// The settings of a run.
+    fn table(&self, candidate: &Candidate, over_provisioning: f64, device_writes: Option<f64>) -> Table {
+        let mut table = self.settings.clone();
+        let mut set = |key: &str, value: Value| drop(table.insert(key.into(), value));
+        set("selection", candidate.selection.clone().into());
+        set("placement", candidate.placement.clone().into());
+        set("leveling", candidate.leveling.clone().into());
+        set("over-provisioning", over_provisioning.into());
+        let says_when_to_end = EXCLUSIVE[1..].iter().flat_map(|group| group.iter());
+        if !says_when_to_end.clone().any(|key| self.settings.contains_key(*key)) {
+            set("until-steady", true.into());
+            if let Some(times) = device_writes {
+                set("device-writes", times.into());
+            }
+        } else if self.settings.keys().all(|key| key != "writes" && key != "repeat" && key != "warm-up") {
+            // A number of device writes alone is a limit, as everywhere.
+            set("until-steady", true.into());
+        }
+        // Folded addresses would let data that is too large for the device look as if it were not.
+        let settings = from_table::<Settings>(&table).ok();
+        let is_trace = settings.is_some_and(|settings| {
+            let settings = Settings { held: self.held.clone(), ..settings };
+            settings.experiment().is_ok_and(|(experiment, _)| matches!(experiment.source, Source::Trace(_)))
+        });
+        if is_trace && !table.contains_key("addresses") {
+            table.insert("addresses".into(), "compact".into());
+        }
+        table
+    }
 }
 
 /// One over-provisioning under the policies that are advised.
@@ -213,6 +258,15 @@ pub fn advise(question: &Question, runner: &mut Runner<'_>) -> Result<Advice, La
     if let Some(bytes) = question.bytes_per_day.filter(|bytes| !(*bytes > 0.0 && bytes.is_finite())) {
         return Err(wrong("per-day", bytes, "expected a positive number of bytes"));
     }
+    if question.seeds == Some(0) {
+        return Err(wrong("seeds", 0, "expected a number of seeds from 1 on"));
+    }
+    let own = &question.held.policies;
+    let own_names = own.selections.keys().map(|name| ("selection", name));
+    if let Some((key, name)) = own_names.chain(own.placements.keys().map(|name| ("placement", name))).next() {
+        let problem = "advice is on the policies of `margay policies`; a comparison measures your own beside them";
+        return Err(wrong(key, name, problem));
+    }
     for key in ["selection", "placement", "leveling", "utilization", "exported-pages", "over-provisioning"] {
         if let Some(value) = question.settings.get(key) {
             return Err(wrong(key, value, "the advice searches for it; it is no setting of all runs"));
@@ -256,36 +310,6 @@ pub fn advise(question: &Question, runner: &mut Runner<'_>) -> Result<Advice, La
 }
 
 impl Search<'_, '_> {
-    /// The settings of a run.
-    fn table(&self, candidate: &Candidate, at: usize, device_writes: Option<f64>) -> Table {
-        let mut table = self.question.settings.clone();
-        let mut set = |key: &str, value: Value| drop(table.insert(key.into(), value));
-        set("selection", candidate.selection.clone().into());
-        set("placement", candidate.placement.clone().into());
-        set("leveling", candidate.leveling.clone().into());
-        set("over-provisioning", self.steps[at].into());
-        let says_when_to_end = EXCLUSIVE[1..].iter().flat_map(|group| group.iter());
-        if !says_when_to_end.clone().any(|key| self.question.settings.contains_key(*key)) {
-            set("until-steady", true.into());
-            if let Some(times) = device_writes {
-                set("device-writes", times.into());
-            }
-        } else if self.question.settings.keys().all(|key| key != "writes" && key != "repeat" && key != "warm-up") {
-            // A number of device writes alone is a limit, as everywhere.
-            set("until-steady", true.into());
-        }
-        // Folded addresses would let data that is too large for the device look as if it were not.
-        let settings = from_table::<Settings>(&table).ok();
-        let is_trace = settings.is_some_and(|settings| {
-            let settings = Settings { held: self.question.held.clone(), ..settings };
-            settings.experiment().is_ok_and(|(experiment, _)| matches!(experiment.source, Source::Trace(_)))
-        });
-        if is_trace && !table.contains_key("addresses") {
-            table.insert("addresses".into(), "compact".into());
-        }
-        table
-    }
-
     /// Runs candidates at these over-provisionings, and keeps the rows in the place of those from before.
     fn measure(
         &mut self,
@@ -298,8 +322,7 @@ impl Search<'_, '_> {
         let mut owners: Vec<(Candidate, usize)> = Vec::new();
         for candidate in candidates {
             for &at in at {
-                let table = self.table(candidate, at, device_writes);
-                match points_with(table, Some(seeds), &self.question.held) {
+                match self.question.points(candidate, self.steps[at], seeds, device_writes) {
                     Ok(of_candidate) => {
                         owners.extend(of_candidate.iter().map(|_| (candidate.clone(), at)));
                         points.extend(of_candidate);

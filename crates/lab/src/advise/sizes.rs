@@ -20,7 +20,7 @@ enum Size {
 
 impl Search<'_, '_> {
     fn experiment_at(&self, at: usize) -> Option<(Experiment, bool)> {
-        let settings = from_table::<Settings>(&self.table(&Candidate::plain(), at, None)).ok()?;
+        let settings = from_table::<Settings>(&self.question.table(&Candidate::plain(), self.steps[at], None)).ok()?;
         Settings { held: self.question.held.clone(), ..settings }.experiment().ok()
     }
 

@@ -6,17 +6,22 @@ use crate::statistics::Interval;
 use crate::summary::policies_of;
 use std::fmt::Write;
 
-/// Bytes with a unit of 1,000s.
+/// Bytes with a unit of 1,000s, with four digits.
 pub(super) fn bytes(count: f64) -> String {
     let units = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
-    match units.iter().find(|(_, size)| count >= *size) {
-        Some((unit, size)) => {
-            format!("{:.4}", count / size).chars().take(5).collect::<String>().trim_end_matches('.').to_string()
-                + " "
-                + unit
-        }
-        None => format!("{count:.0} bytes"),
+    let Some((unit, size)) = units.iter().find(|(_, size)| count >= *size) else { return format!("{count:.0} bytes") };
+    match count / size {
+        huge if huge >= 1e6 => format!("{huge:.3e} {unit}"),
+        number if number >= 1000.0 => format!("{number:.0} {unit}"),
+        number if number >= 100.0 => format!("{number:.1} {unit}"),
+        number if number >= 10.0 => format!("{number:.2} {unit}"),
+        number => format!("{number:.3} {unit}"),
     }
+}
+
+/// A number of years: `1 year`, `2.5 years`.
+pub(super) fn years_text(years: f64) -> String {
+    if years == 1.0 { "1 year".into() } else { format!("{years} years") }
 }
 
 pub(super) fn percent(share: f64) -> String {
@@ -83,14 +88,14 @@ fn way_out(advice: &Advice, reached: f64) -> String {
 }
 
 pub(super) fn text(advice: &Advice, row: &ResultRow) -> String {
-    let (years, chosen) = (advice.years, name(&advice.policies, row));
+    let (years, chosen) = (years_text(advice.years), name(&advice.policies, row));
     let step = advice.steps.iter().find(|step| step.over_provisioning == advice.over_provisioning);
     let Some(step) = step else { return String::new() };
     let (exported, flash) = (bytes(step.exported_bytes), bytes(step.flash_bytes));
     let room = format!("{} over-provisioning, {exported} of {flash} of flash", percent(step.over_provisioning));
     let measured = format!("WA {}, {}", wa(step.wa, step.wa_half95), life(step.life));
     let mut text = format!(
-        "{} on {}, which endures {} erases a segment: {} written a day, {years} years wanted.\n\n",
+        "{} on {}, which endures {} erases a segment: {} written a day, {years} wanted.\n\n",
         row.source,
         row.device,
         row.forecast.endurance_erases,
@@ -102,7 +107,7 @@ pub(super) fn text(advice: &Advice, row: &ResultRow) -> String {
             let reached = step.life.map_or(f64::NAN, |life| life.high);
             let most = life(step.life);
             format!(
-                "No: {years} years cannot be reached with this device. The most that was found is {most}, by {chosen} with {room} (WA {}). {}\n",
+                "No: {years} cannot be reached with this device. The most that was found is {most}, by {chosen} with {room} (WA {}). {}\n",
                 wa(step.wa, step.wa_half95),
                 way_out(advice, reached)
             )
@@ -188,7 +193,7 @@ fn steps(advice: &Advice) -> String {
         ]);
         before = Some(step);
     }
-    let wanted = format!("{} years?", advice.years);
+    let wanted = years_text(advice.years) + "?";
     let head = ["spare", "capacity", "flash", "per flash", "WA", "change", "life", "change", wanted.as_str()];
     table(&head, &rows)
 }
@@ -231,4 +236,16 @@ pub(super) fn not_looked_at(search: &Search<'_, '_>, pairs: &[Candidate]) -> Vec
         "a disk that is not full, a workload that changes, heat, retention and read errors: only wear by erases".into(),
     );
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_four_digits_that_are_rounded_and_not_cut() {
+        let texts = [999.0, 1234.0, 16_777_216.0, 1_073_741_824.0, 999.96e9, 123_456e12, 1e300].map(bytes);
+        let expected = ["999 bytes", "1.234 kB", "16.78 MB", "1.074 GB", "1000.0 GB", "123456 TB", "1.000e288 TB"];
+        assert_eq!(texts, expected);
+    }
 }

@@ -41,6 +41,19 @@ fn failed(path: &Path, error: impl ToString) -> LabError {
     LabError::Write { path: path.display().to_string(), error: error.to_string() }
 }
 
+/// How a journal begins.
+const BEGINNING: &[u8] = b"{\"margay_sweep\":";
+
+/// Whether a file is empty, or begins as a journal does: one that was being begun may end within its first line.
+fn begins_as_journal(bytes: &[u8]) -> bool {
+    let shared = bytes.len().min(BEGINNING.len());
+    bytes[..shared] == BEGINNING[..shared]
+}
+
+fn no_journal(path: &Path) -> LabError {
+    failed(path, "is not a file of finished points of a sweep, and is left as it is; name another")
+}
+
 /// The bytes up to the end of the last whole line.
 fn whole_lines(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)]
@@ -50,8 +63,7 @@ fn whole_lines(bytes: &[u8]) -> &[u8] {
 fn parsed(path: &Path, lines: &[u8]) -> Result<Option<HashMap<String, ResultRow>>, LabError> {
     let mut lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let Some(first) = lines.next() else { return Ok(None) };
-    let header: Header = serde_json::from_slice(first)
-        .map_err(|_| failed(path, "is not a file of finished points of a sweep, and is left as it is; name another"))?;
+    let header: Header = serde_json::from_slice(first).map_err(|_| no_journal(path))?;
     if header.margay_version != env!("CARGO_PKG_VERSION") {
         let version = header.margay_version;
         let what = format!(
@@ -82,16 +94,18 @@ impl Journal {
             // Some file systems know no locks.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        if restart {
-            file.set_len(0).map_err(|error| failed(path, error))?;
-        }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| failed(path, error))?;
-        let whole = whole_lines(&bytes);
+        // Nothing is cut off a file that is somebody else's.
+        if !begins_as_journal(&bytes) {
+            return Err(no_journal(path));
+        }
+        let whole = if restart { &[] } else { whole_lines(&bytes) };
+        let rows = parsed(path, whole)?;
         let mut journal =
             Self { path: path.into(), file, end: whole.len() as u64, synced: Instant::now(), rows: HashMap::new() };
         journal.cut()?;
-        match parsed(path, whole)? {
+        match rows {
             None => {
                 let header = Header { margay_sweep: 1, margay_version: env!("CARGO_PKG_VERSION").into() };
                 journal.write(&header)?;
@@ -233,6 +247,38 @@ mod tests {
     fn what_has_no_end_is_not_read_for_finished_points() {
         let error = Journal::open(Path::new("/dev/zero"), false).unwrap_err().to_string();
         assert!(error.contains("/dev/zero") && error.contains("no regular file"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_journal_is_left_as_it_is_to_the_last_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes.txt");
+        for text in ["two lines\nof which one has no end", "no line has an end", "{\"margay\":1}\n", "\n\n"] {
+            std::fs::write(&path, text).unwrap();
+            for restart in [false, true] {
+                let error = Journal::open(&path, restart).unwrap_err().to_string();
+                assert!(error.contains("left as it is"), "{error}");
+                assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn a_journal_that_ends_within_its_first_line_or_is_of_another_version_is_begun_anew_when_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("points");
+        let header = serde_json::to_vec(&Header { margay_sweep: 1, margay_version: "0.0.7".into() }).unwrap();
+        assert!(header.starts_with(BEGINNING));
+        for cut in [0, 1, BEGINNING.len(), header.len()] {
+            std::fs::write(&path, &header[..cut]).unwrap();
+            assert!(Journal::open(&path, false).unwrap().rows.is_empty());
+        }
+        let of_another_version = [header.as_slice(), b"\n"].concat();
+        std::fs::write(&path, &of_another_version).unwrap();
+        assert!(Journal::open(&path, false).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), of_another_version);
+        assert!(Journal::open(&path, true).unwrap().rows.is_empty());
+        assert!(Journal::open(&path, false).is_ok());
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl VmWriter {
 
     /// As [`VmWriter::create`]; `existing` says what is done if the file exists.
     pub fn create_with(path: &Path, header: VmHeader, existing: Existing) -> Result<Self, TraceError> {
-        let failed = |error| TraceError::io(&path.display().to_string(), error);
+        let failed = |error| TraceError::write(path, error);
         let file = BufWriter::new(NewFile::create(path, existing).map_err(failed)?);
         let mut out = if path.extension().is_some_and(|extension| extension == "zst") {
             Out::Zstd(zstd::stream::write::Encoder::new(file, ZSTD_LEVEL).map_err(failed)?)
@@ -57,7 +57,7 @@ impl VmWriter {
     /// The page number is 2^61 or more, which the format has no room for; the file cannot be written.
     pub fn write(&mut self, reference: Reference) -> Result<(), TraceError> {
         let path = &self.path;
-        let failed = |error| TraceError::io(&path.display().to_string(), error);
+        let failed = |error| TraceError::write(path, error);
         if reference.page >= MAX_PAGES {
             let why = format!("page {:x} of record {} is not below 2^61", reference.page, self.records + 1);
             return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)));
@@ -78,13 +78,13 @@ impl VmWriter {
 
     /// Completes the trace, makes it durable and gives it its name.
     pub fn finish(self) -> Result<(), TraceError> {
-        let failed = |error| TraceError::io(&self.path.display().to_string(), error);
+        let failed = |error| TraceError::write(&self.path, error);
         self.out.finish().and_then(NewFile::commit).map_err(failed)
     }
 
     /// As [`VmWriter::finish`], with another name in the same folder: for a trace that is not what was asked for.
     pub fn finish_as(self, path: &Path) -> Result<(), TraceError> {
-        let failed = |error| TraceError::io(&path.display().to_string(), error);
+        let failed = |error| TraceError::write(path, error);
         self.out.finish().and_then(|file| file.commit_as(path)).map_err(failed)
     }
 }

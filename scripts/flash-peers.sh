@@ -3,7 +3,7 @@
 #
 #   scripts/flash-peers.sh [table|smoke] [PATH/TO/margay] [ROUNDS]
 #
-# `table` takes some 20 minutes a round on two cores that have other work too, and writes out/flash-peers.csv, out/flash-peers.md and the tables
+# `table` takes 6 to 20 minutes a round on two cores that have other work too, and writes out/flash-peers.csv, out/flash-peers.md and the tables
 # in docs/mtd-peers.md. What has run with the same margay is not run again after an interruption. `smoke` (in make test-long) checks
 # the counters against known numbers of programs and erases, and runs one file system with a small workload.
 set -euo pipefail

@@ -261,11 +261,12 @@ pub fn find_superblock<F: Flash>(
         let Ok(encoded) = superblock.encode() else { continue };
         let Ok(mut formatted) = Formatted::new(&mut *device, owners, encoded) else { continue };
         let Some(ppn) = formatted.device.shown_page(ppn) else { continue };
-        if let Ok((Decoded::Tag(tag), _)) = formatted.read_tagged(ppn, &mut [])
-            && tag.page.owner == owner
-            && tag.data_crc == crc32c(&page)
-        {
-            return Ok(superblock);
+        match formatted.read_tagged(ppn, &mut []) {
+            Ok((Decoded::Tag(tag), _)) if tag.page.owner == owner && tag.data_crc == crc32c(&page) => {
+                return Ok(superblock);
+            }
+            Ok(_) | Err(FlashError::Uncorrectable { .. }) => {}
+            Err(error) => return Err(FindError::Flash(error)),
         }
     }
     Err(FindError::Superblock(why))

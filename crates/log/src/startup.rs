@@ -64,7 +64,8 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
     /// Before anything else is written to a device after [`Log::restore`]: sees to it that no older checkpoint is used
     /// again, writes the page again that was programmed last, because after a power cut it may not stay readable, and
     /// makes sure that a segment is free. Returns the anchor that the next stop needs; `None` if nothing may be written, because
-    /// neither the anchor nor the checkpoint that it names can be erased any more: a later mount would go by that checkpoint.
+    /// neither the anchor nor the checkpoint that it names can be erased any more, and no record could be appended: a later mount would
+    /// go by that checkpoint.
     pub fn start<C: Client<O>>(
         &mut self,
         client: &mut C,
@@ -87,9 +88,13 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             }
             // On a fresh anchor: the page behind the last record may have been half programmed.
             checkpoint => {
+                if checkpoint.is_some() {
+                    device.say_in_use(&mut anchor)?;
+                }
                 device.renew_anchor(&mut anchor, superblock)?;
                 if let Some(at) = checkpoint.as_ref().filter(|_| anchor.is_broken())
                     && !Self::forget_checkpoint(device, at)?
+                    && matches!(device.read_anchor()?.1, Some(Record::Stopped(_)))
                 {
                     return Ok(None);
                 }

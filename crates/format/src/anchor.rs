@@ -141,27 +141,6 @@ impl<F: Flash> Formatted<F> {
         self.write_anchor(anchor, superblock, &Record::InUse)
     }
 
-    /// Before the anchor of a device that was stopped is erased, which may fail and leave everything as it was: appends the record
-    /// that the device is in use, if there is room. On a chip; nothing is lost if that fails.
-    pub fn say_in_use(&mut self, anchor: &mut Anchor) -> Result<(), FlashError> {
-        // The page behind the last record may have been half programmed.
-        let at = anchor.next + 1;
-        if self.is_cached() || anchor.next == 0 || at >= self.geometry.pages_per_segment() {
-            return Ok(());
-        }
-        let info = SegmentInfo { erases: anchor.erases, ..SegmentInfo::default() };
-        // So that its tag names no pages before it.
-        self.end_filling(SegmentId(0));
-        self.resume(SegmentId(0), info, &[]);
-        let mut page = vec![0; self.geometry.page_bytes() as usize];
-        Record::InUse.encode(&mut page);
-        anchor.next = at;
-        match self.append_anchor(anchor, &page) {
-            Err(FlashError::ProgramFailed { .. } | FlashError::NumbersSpent { .. }) => Ok(()),
-            result => result,
-        }
-    }
-
     /// Appends a record; an anchor that is full is erased and written again first. One that fails is given up, which is
     /// no error: the device is then always mounted by scanning.
     pub fn write_anchor(

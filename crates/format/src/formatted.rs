@@ -212,7 +212,7 @@ impl<F: Flash> Formatted<F> {
     }
 
     /// A segment is filled no more.
-    pub(crate) fn end_filling(&mut self, segment: SegmentId) {
+    fn end_filling(&mut self, segment: SegmentId) {
         if let Some(at) = self.filling.iter().position(|filling| filling.segment == segment) {
             let mut pages = self.filling.swap_remove(at).pages;
             pages.clear();

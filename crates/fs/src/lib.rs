@@ -242,6 +242,11 @@ impl<D: Store> Fs<D> {
         self.counters
     }
 
+    /// See [`Log::limit_reads`].
+    pub fn limit_reads(&mut self, max_reads: u32) {
+        self.log.limit_reads(max_reads);
+    }
+
     /// The log below.
     pub fn log(&self) -> &Log<D, PageOwner> {
         &self.log

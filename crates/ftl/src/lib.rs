@@ -240,6 +240,11 @@ impl<D: Store> Ftl<D> {
         self.log.retired_segments()
     }
 
+    /// See [`Log::limit_reads`].
+    pub fn limit_reads(&mut self, max_reads: u32) {
+        self.log.limit_reads(max_reads);
+    }
+
     /// The log below.
     pub fn log(&self) -> &Log<D, Lpn> {
         &self.log

@@ -384,6 +384,7 @@ fn open_options(formatted: &Superblock, used: &Superblock) -> Result<OpenOptions
         placement: Some(used.placement.parse()?),
         leveling: Some(used.leveling.parse()?),
         max_pages_per_write: Some(used.max_pages_per_write),
+        max_segment_reads: 0,
         read_only_ranges: ranges.to_vec(),
     })
 }

@@ -98,6 +98,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     #[inline]
     fn count_erase(&mut self, segment: SegmentId, info: SegmentInfo) {
         self.counters.erases += 1;
+        self.reads.erased(segment);
         self.segments.erases[segment.index()] = info.erases;
         self.segments.total_erases = info.total_erases;
         self.segments.max_erases = self.segments.max_erases.max(info.erases);

@@ -23,6 +23,7 @@ mod own;
 mod owners;
 mod paced;
 mod policies;
+mod read_counts;
 mod reading;
 mod recovery;
 mod restore;

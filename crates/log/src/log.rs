@@ -1,6 +1,7 @@
 use crate::level::Relocation;
 use crate::owners::ReadOwners;
 use crate::paced::MAX_SCRUBS;
+use crate::read_counts::ReadCounts;
 use crate::run::Run;
 use crate::valid::ValidBits;
 use crate::{Client, Config, ConfigError, Counters, LogError, Owner, Policies, Uniformity};
@@ -84,6 +85,7 @@ pub struct Log<D, O> {
     pub(crate) retired_changed: bool,
     /// Pages that wait to be rewritten because the ECC had to correct them.
     pub(crate) scrubs: Vec<Ppn>,
+    pub(crate) reads: ReadCounts,
     /// Owners of pages whose writes were refused and may be on flash all the same.
     pub(crate) refused: Vec<O>,
     pub(crate) scratch: Vec<u8>,
@@ -169,6 +171,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             retire_queue: Vec::new(),
             retired_changed: false,
             scrubs: Vec::new(),
+            reads: ReadCounts::default(),
             refused: Vec::new(),
             scratch: vec![0; geometry.page_bytes() as usize],
             counters: Counters::new(data_pages),

@@ -234,6 +234,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         if self.erase_ahead()? {
             return Ok(true);
         }
+        self.clean_read_often();
         let enough = self.free.len() as u32 > self.config.high_water;
         if enough && !self.has_victim_at_hand() {
             return Ok(false);
@@ -432,7 +433,13 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// Copies a valid page to the next place of a stream that has room. False if it has to be tried again, because the
     /// segment has failed.
-    fn copy_page<C: Client<O>>(&mut self, client: &mut C, from: Ppn, owner: O, stream: u8) -> Result<bool, LogError> {
+    pub(crate) fn copy_page<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        from: Ppn,
+        owner: O,
+        stream: u8,
+    ) -> Result<bool, LogError> {
         let to = Ppn(self.heads[stream as usize].next);
         let seq = self.seq + 1;
         let copied = self.device.copy(from, to, owner.to_u64(), seq);

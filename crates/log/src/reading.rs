@@ -17,6 +17,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// As [`Log::read`], for a client that knows whose page it is.
     pub fn read_of(&mut self, ppn: Ppn, owner: O, data: &mut [u8]) -> Result<ReadStatus, LogError> {
         self.counters.host_reads += 1;
+        self.note_reads(ppn, 1);
         let status = self.device.read(ppn, owner.to_u64(), data)?;
         if status == ReadStatus::Corrected {
             self.note_corrected(ppn);
@@ -56,6 +57,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let mut owners = (0..pages as u32).map(|at| owner(at).to_u64());
         if pages > 1 && self.device.read_run(first, &mut owners, data) {
             self.counters.host_reads += pages as u64;
+            self.note_reads(first, pages as u32);
             return Ok(pages);
         }
         // One by one, each is told what it is.
@@ -71,6 +73,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// # Errors
     /// Those of the device.
     pub fn read_own(&mut self, ppn: Ppn, owner: O, data: &mut [u8]) -> Result<(), LogError> {
+        self.note_reads(ppn, 1);
         if self.device.read(ppn, owner.to_u64(), data)? == ReadStatus::Corrected {
             self.note_corrected(ppn);
         }

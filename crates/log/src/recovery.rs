@@ -270,7 +270,7 @@ fn are_places_possible<F: Flash>(
 
 /// Whether pages were programmed after the checkpoint `at`, which an anchor that failed since goes on naming: then
 /// the first of them are where open segments are filled next, or in the first free ones. Says how many reads it took, too.
-fn is_outdated<F: Flash>(
+pub(crate) fn is_outdated<F: Flash>(
     device: &mut Formatted<F>,
     at: &CheckpointAt,
     segments: &[RestoredSegment],

@@ -2,7 +2,7 @@
 
 use crate::log::{Head, Log};
 use crate::mount_scan::Suspect;
-use crate::recovery::StartWork;
+use crate::recovery::{StartWork, is_outdated};
 use crate::restore::Restored;
 use crate::{Client, Config, LogError, Owner, Policies};
 use alloc::{vec, vec::Vec};
@@ -64,8 +64,8 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
     /// Before anything else is written to a device after [`Log::restore`]: sees to it that no older checkpoint is used
     /// again, writes the page again that was programmed last, because after a power cut it may not stay readable, and
     /// makes sure that a segment is free. Returns the anchor that the next stop needs; `None` if nothing may be written, because
-    /// neither the anchor nor the checkpoint that it names can be erased any more, and no record could be appended: a later mount would
-    /// go by that checkpoint.
+    /// neither the anchor nor the checkpoint that it names can be erased any more, and no page be copied that would outdate it: a later
+    /// mount would go by that checkpoint.
     pub fn start<C: Client<O>>(
         &mut self,
         client: &mut C,
@@ -88,13 +88,10 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             }
             // On a fresh anchor: the page behind the last record may have been half programmed.
             checkpoint => {
-                if checkpoint.is_some() {
-                    device.say_in_use(&mut anchor)?;
-                }
                 device.renew_anchor(&mut anchor, superblock)?;
                 if let Some(at) = checkpoint.as_ref().filter(|_| anchor.is_broken())
                     && !Self::forget_checkpoint(device, at)?
-                    && matches!(device.read_anchor()?.1, Some(Record::Stopped(_)))
+                    && !self.outdate_checkpoint(client, restored, at)?
                 {
                     return Ok(None);
                 }
@@ -156,6 +153,28 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         }
         device.sync()?;
         Ok(is_forgotten)
+    }
+
+    /// Nor can it: a page is copied to where an open segment is filled next, which says that the checkpoint is outdated. False if
+    /// that is not to be done without cleaning, or did not succeed.
+    fn outdate_checkpoint<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        restored: &Restored<O>,
+        at: &CheckpointAt,
+    ) -> Result<bool, LogError> {
+        let Some(stream) = self.heads.iter().position(|head| head.is_open() && !head.is_full()) else {
+            return Ok(false);
+        };
+        for ppn in restored.pages.iter() {
+            if let Some(owner) = self.live_owner(client, ppn)? {
+                self.copy_page(client, ppn, owner, stream as u8)?;
+                break;
+            }
+        }
+        let device = self.device_mut();
+        device.sync()?;
+        Ok(is_outdated(device, at, &restored.segments, &restored.free)?.0)
     }
 
     /// Makes room for all that the log and its device can come to hold, as a program with fixed memory wants it: writing,

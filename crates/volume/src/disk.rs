@@ -220,7 +220,9 @@ impl<F: Flash> Disk<F> {
         override_policies(&mut superblock, options.selection, placement, options.leveling, max);
         check_ranges(&options.read_only_ranges, superblock.exported_pages, superblock.geometry.page_bytes())?;
         superblock.read_only_ranges.extend(&options.read_only_ranges);
-        Self::open_as(device, superblock, options.read_only, true)
+        let mut disk = Self::open_as(device, superblock, options.read_only, true)?;
+        disk.ftl.limit_reads(options.max_segment_reads);
+        Ok(disk)
     }
 
     /// Opens a device whose superblock is known; `by_checkpoint` if one of a clean stop is to be used.

@@ -107,7 +107,8 @@ pub fn open_files<F: Flash>(mut device: F, options: &FilesOpenOptions) -> Result
     let is_damaged = !problems.is_empty() && !options.accept_losses;
     let read_only = options.read_only || is_damaged || superblock.is_read_only_to_us();
     let policies = policies(&superblock, &config)?;
-    let files = Fs::mount(store, &superblock, config, policies, found, read_only)?;
+    let mut files = Fs::mount(store, &superblock, config, policies, found, read_only)?;
+    files.limit_reads(options.max_segment_reads);
     let is_worn_out = files.is_read_only() && !read_only;
     Ok(OpenedFiles { files, problems, has_losses: is_damaged && !options.read_only, is_worn_out })
 }

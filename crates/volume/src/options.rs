@@ -165,6 +165,9 @@ pub struct OpenOptions {
     pub leveling: Option<LevelingSpec>,
     /// Another maximum of pages programmed for one page that is written.
     pub max_pages_per_write: Option<u32>,
+    /// Pages that are read of a segment, since its erase and since the device was opened, until it is rewritten in idle time: reading
+    /// wears on what is beside (read disturb). 0 for never.
+    pub max_segment_reads: u32,
     /// More exported pages that hold read-only data: first page and count.
     pub read_only_ranges: Vec<(u32, u32)>,
 }
@@ -182,6 +185,9 @@ pub struct FilesOpenOptions {
     pub leveling: Option<LevelingSpec>,
     /// Another maximum of pages programmed for one page that is written.
     pub max_pages_per_write: Option<u32>,
+    /// Pages that are read of a segment, since its erase and since the device was opened, until it is rewritten in idle time: reading
+    /// wears on what is beside (read disturb). 0 for never.
+    pub max_segment_reads: u32,
     /// Write although headers cannot be read: what they stood for is given up. Without this such a file system is
     /// opened for reading only.
     pub accept_losses: bool,

@@ -64,6 +64,10 @@ impl<F: Flash> AnyFtl<F> {
         either!(self, ftl => ftl.log())
     }
 
+    pub fn limit_reads(&mut self, max_reads: u32) {
+        either!(self, ftl => ftl.limit_reads(max_reads));
+    }
+
     pub fn device_mut(&mut self) -> &mut Formatted<F> {
         either!(self, ftl => ftl.device_mut())
     }

@@ -212,6 +212,24 @@ fn spare_areas_with_room_for_short_tags_need_no_pairs_and_what_was_formatted_in_
 }
 
 #[test]
+fn a_segment_that_is_read_too_often_is_rewritten_if_that_was_asked_for() {
+    for max_segment_reads in [0, 20] {
+        let chip = SharedFlash::new(nand());
+        Disk::format(chip.clone(), &options()).unwrap().stop().unwrap();
+        let mut disk = Disk::open(chip, &OpenOptions { max_segment_reads, ..OpenOptions::default() }).unwrap();
+        let mut page = [0; 512];
+        (0..64).for_each(|lpn| disk.write(lpn, &[7; 512], Hint::None, 0).unwrap());
+        for _ in 0..50 {
+            disk.read(0, &mut page).unwrap();
+            disk.idle(64).unwrap();
+        }
+        // Where it is then is still being filled.
+        assert_eq!(disk.ftl().log().rewritten_segments(), u64::from(max_segment_reads > 0));
+        assert_eq!(page, [7; 512]);
+    }
+}
+
+#[test]
 fn a_device_of_24_mib_exports_nine_tenths_of_its_capacity() {
     let geometry = Geometry::new(192, 32, 4096).unwrap();
     for geometry in [geometry.with_spare(256), geometry.byte_programmable()] {

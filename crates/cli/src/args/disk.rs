@@ -26,6 +26,14 @@ pub struct PolicyArgs {
     pub read_only_range: Vec<(u64, u64)>,
 }
 
+/// When a segment that is read very often is rewritten.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct ReadLimitArg {
+    /// Rewrite a segment in idle time after so many reads of its pages since it was erased, because reading wears on what is beside (read disturb); 0 for never. Counted from each start [default: 100000 on a chip; 0 on an image, and while --record is on]
+    #[arg(long, value_name = "READS")]
+    pub max_segment_reads: Option<u32>,
+}
+
 impl PolicyArgs {
     /// The read-only ranges as first page and number of pages; a page that is only partly in a range counts.
     pub fn page_ranges(&self, page_bytes: u32) -> Vec<(u32, u32)> {
@@ -135,6 +143,8 @@ pub struct ServeArgs {
     /// Serve read-only: nothing is written to the images
     #[arg(long, short = 'r')]
     pub read_only: bool,
+    #[command(flatten)]
+    pub read_limit: ReadLimitArg,
     /// Record the requests to the default export, and all else that is done with it, as a trace that `margay replay` reads (.mgt); `margay replay --as-served` does the day again
     #[arg(long, value_name = "TRACE")]
     pub record: Option<PathBuf>,

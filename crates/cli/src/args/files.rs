@@ -1,6 +1,6 @@
 //! `margay fs` and `margay mount`.
 
-use super::{ForceArg, GeometryArgs, RepairArgs};
+use super::{ForceArg, GeometryArgs, ReadLimitArg, RepairArgs};
 use clap::{Args, Subcommand};
 use margay_fs::AllocatorSpec;
 use margay_policy::{LevelingSpec, SelectionSpec};
@@ -33,6 +33,8 @@ pub struct MountArgs {
     /// Mount it read-only: nothing is written to the image
     #[arg(long, short = 'r')]
     pub read_only: bool,
+    #[command(flatten)]
+    pub read_limit: ReadLimitArg,
     /// Let other users access the mount (needs root, or user_allow_other in /etc/fuse.conf)
     #[arg(long)]
     pub allow_other: bool,

@@ -12,7 +12,7 @@ mod run;
 mod trace;
 
 pub use advise::AdviseArgs;
-pub use disk::{FormatArgs, GeometryArgs, ServeArgs, exported_pages};
+pub use disk::{FormatArgs, GeometryArgs, ReadLimitArg, ServeArgs, exported_pages};
 
 pub use experiment::{FileArgs, Given};
 pub use files::{FsCommand, FsPolicyArgs, MountArgs};

@@ -1,5 +1,6 @@
 //! Devices, in image files and chips: whether this machine can hold what they need, and how far a scan of one has come.
 
+use crate::args::ReadLimitArg;
 use crate::failure::{Failure, of_chip, of_image};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
@@ -66,6 +67,15 @@ impl Drop for Progress {
 /// Opens the chip of a character device, or else an image. With `without_sync`, syncs of an image do not wait for the host's disk.
 pub fn open_flash(path: &Path, read_only: bool, without_sync: bool) -> Result<AnyFlash, Failure> {
     Ok(open_with_stats(path, read_only, without_sync)?.0)
+}
+
+/// Reads of a segment of NAND without a controller that makers commonly allow between erases.
+const MAX_CHIP_READS: u32 = 100_000;
+
+/// After how many reads a segment of a device is rewritten. What is recorded is to be replayed as it was, which knows of none.
+pub fn max_segment_reads(asked: ReadLimitArg, path: &Path, is_recorded: bool) -> u32 {
+    let usual = if MtdFlash::is_device(path) && !is_recorded { MAX_CHIP_READS } else { 0 };
+    asked.max_segment_reads.unwrap_or(usual)
 }
 
 /// The same, and what the driver of a chip has counted until then; `None` for an image, or where it does not count.

@@ -1,5 +1,5 @@
 use crate::args::MountArgs;
-use crate::commands::device::{FILES_MEMORY, Watched, open_flash};
+use crate::commands::device::{FILES_MEMORY, Watched, max_segment_reads, open_flash};
 use crate::commands::files::report_problems;
 use crate::failure::{Failure, of_mount, of_volume};
 use crate::logging::Log;
@@ -25,6 +25,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         allocator: policies.allocator,
         leveling: policies.leveling,
         max_pages_per_write: policies.max_pages_per_write,
+        max_segment_reads: max_segment_reads(args.read_limit, &args.image, false),
         accept_losses: args.accept_losses,
     };
     let opened = open_files(Box::new(device) as AnyFlash, &options).map_err(|error| of_volume(&args.image, &error))?;

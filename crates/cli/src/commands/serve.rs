@@ -1,5 +1,5 @@
 use crate::args::ServeArgs;
-use crate::commands::device::{DISK_MEMORY, Watched, open_flash};
+use crate::commands::device::{DISK_MEMORY, Watched, max_segment_reads, open_flash};
 use crate::failure::{Failure, of_volume};
 use crate::logging::Log;
 use margay_serve::{Limits, Listen, Offer, Options, Outcome, Recording, Stopped};
@@ -81,6 +81,7 @@ fn open(
         placement: policies.placement,
         leveling: policies.leveling,
         max_pages_per_write: policies.max_pages_per_write,
+        max_segment_reads: max_segment_reads(args.read_limit, image, args.record.is_some()),
         read_only_ranges: policies.page_ranges(page_bytes),
     };
     let (device, progress) = Watched::checked(image, device, DISK_MEMORY)?;

@@ -308,6 +308,11 @@ impl<F: Flash> PagedFtl<F> {
         self.counters
     }
 
+    /// See [`Log::limit_reads`].
+    pub fn limit_reads(&mut self, max_reads: u32) {
+        self.log.limit_reads(max_reads);
+    }
+
     /// The log below.
     pub fn log(&self) -> &Log<Formatted<F>, Lpn> {
         &self.log

@@ -9,5 +9,6 @@ mod faults;
 mod leveling;
 mod order;
 mod policies;
+mod reads;
 mod refused;
 mod writing;

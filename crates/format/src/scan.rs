@@ -279,7 +279,9 @@ impl<F: Flash> Formatted<F> {
                 Seen::Erased | Seen::Void => {}
                 Seen::Tag(tag) => {
                     // In a segment whose erase was lost in part, the newer pages tell of it.
-                    infos.push((tag.page.seq, tag.segment));
+                    if self.layout.has_short_tags {
+                        infos.push((tag.page.seq, tag.segment));
+                    }
                     if found.info.is_none() || tag.page.seq > latest {
                         latest = tag.page.seq;
                         found.info = Some(tag.segment);

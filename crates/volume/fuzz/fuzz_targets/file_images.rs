@@ -12,12 +12,13 @@ use std::sync::OnceLock;
 mod shared;
 use shared::SharedFlash;
 
-fn bases() -> &'static [RamFlash; 2] {
-    static BASES: OnceLock<[RamFlash; 2]> = OnceLock::new();
+fn bases() -> &'static [RamFlash; 3] {
+    static BASES: OnceLock<[RamFlash; 3]> = OnceLock::new();
     BASES.get_or_init(|| {
         let nand = Geometry::new(20, 8, 512).unwrap().with_spare(160);
         let nor = Geometry::new(20, 10, 512).unwrap().byte_programmable();
-        [nand, nor].map(|geometry| {
+        let short_tags = nand.with_spare(34);
+        [nand, nor, short_tags].map(|geometry| {
             let chip = SharedFlash::new(geometry);
             let mut fs = format_files(chip.clone(), &FilesFormatOptions::default()).unwrap();
             for number in 0..12u8 {
@@ -34,7 +35,7 @@ fn bases() -> &'static [RamFlash; 2] {
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((which, rest)) = bytes.split_first() else { return };
-    let mut ram = bases()[usize::from(which & 1)].clone();
+    let mut ram = bases()[usize::from(which % 3)].clone();
     // Each four bytes overwrite one byte of a page.
     for change in rest.chunks_exact(4) {
         let page = ram.page_bytes_mut(Ppn(u32::from(change[0]) % 160));

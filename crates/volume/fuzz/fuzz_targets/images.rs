@@ -1,5 +1,5 @@
 #![no_main]
-//! Whole images, NAND and NOR: opening, reading, writing and checking must end in a result.
+//! Whole images, NAND with whole and with short tags, and NOR: opening, reading, writing and checking must end in a result.
 
 use libfuzzer_sys::fuzz_target;
 use margay_flash::{Geometry, Ppn};
@@ -11,12 +11,13 @@ use std::sync::OnceLock;
 mod shared;
 use shared::SharedFlash;
 
-fn bases() -> &'static [RamFlash; 2] {
-    static BASES: OnceLock<[RamFlash; 2]> = OnceLock::new();
+fn bases() -> &'static [RamFlash; 3] {
+    static BASES: OnceLock<[RamFlash; 3]> = OnceLock::new();
     BASES.get_or_init(|| {
         let nand = Geometry::new(16, 8, 512).unwrap().with_spare(160);
         let nor = Geometry::new(16, 10, 512).unwrap().byte_programmable();
-        [nand, nor].map(|geometry| {
+        let short_tags = nand.with_spare(34);
+        [nand, nor, short_tags].map(|geometry| {
             let chip = SharedFlash::new(geometry);
             let options = FormatOptions { exported_pages: Some(48), ..FormatOptions::default() };
             let mut volume = Volume::format(chip.clone(), &options).unwrap();
@@ -32,7 +33,7 @@ fn bases() -> &'static [RamFlash; 2] {
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((which, rest)) = bytes.split_first() else { return };
-    let mut ram = bases()[usize::from(which & 1)].clone();
+    let mut ram = bases()[usize::from(which % 3)].clone();
     // Each four bytes overwrite one byte of a page.
     for change in rest.chunks_exact(4) {
         let page = ram.page_bytes_mut(Ppn(u32::from(change[0]) % 128));

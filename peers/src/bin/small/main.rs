@@ -60,8 +60,7 @@ fn compare_one(peer: &mut dyn Peer, record: u32, versions: &[u32]) -> Result<(),
 }
 
 /// Power cuts after which all records were there, until one was not, and what was wrong then.
-fn survived(maker: &Maker) -> Result<(u32, String), String> {
-    let flash = Nor::new();
+fn survived(maker: &Maker, flash: Nor) -> Result<(u32, String), String> {
     let mut peer = (maker.make)(flash.clone(), true)?;
     let (mut versions, mut random) = (vec![0; RECORDS as usize], Random(99));
     fill(&mut *peer, &mut versions)?;
@@ -125,10 +124,14 @@ fn row(maker: &Maker) -> Result<String, String> {
     peer.read(0)?;
     let mount = since(before, flash.counts());
     compare(&mut *peer, &versions)?;
-    let (survived, why) = survived(maker)?;
-    let why = if why.is_empty() { String::new() } else { format!(", then: {why}") };
+    let (torn, whole) = (Nor::new(), Nor::new());
+    whole.keep_whole();
+    let survived = [survived(maker, torn)?, survived(maker, whole)?].map(|(count, why)| match why.as_str() {
+        "" => count.to_string(),
+        why => format!("{count}, then: {why}"),
+    });
     Ok(format!(
-        "| {} | {:.1} | {:.2} | {:.3} | {:.1} | {} | {:.1} | {} | {:.0} | {} of {CUTS}{why} |",
+        "| {} | {:.1} | {:.2} | {:.3} | {:.1} | {} | {:.1} | {} | {:.0} | {} | {} |",
         maker.name,
         memory as f64 / 1024.0,
         all.programmed_bytes as f64 / f64::from(OVERWRITES) / RECORD_BYTES as f64,
@@ -138,15 +141,16 @@ fn row(maker: &Maker) -> Result<String, String> {
         reads.reads as f64 / f64::from(RECORDS),
         mount.reads,
         mount.read_bytes as f64 / 1024.0,
-        survived,
+        survived[0],
+        survived[1],
     ))
 }
 
 fn main() {
     println!(
-        "| store | RAM, KiB | WA | erases of 4 KiB a write | worst write, KiB programmed | worst write, erases | reads of a read | reads of a mount | KiB of them | power cuts survived |"
+        "| store | RAM, KiB | WA | erases of 4 KiB a write | worst write, KiB programmed | worst write, erases | reads of a read | reads of a mount | KiB of them | power cuts survived of {CUTS} | of cuts between operations |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
     for maker in &MAKERS {
         match row(maker) {
             Ok(row) => println!("{row}"),

@@ -25,6 +25,8 @@ struct Cells {
     counts: Counts,
     /// Programs and erases until the power fails in the middle of one.
     left: Option<u32>,
+    /// A program or erase that is interrupted has not begun.
+    is_whole: bool,
 }
 
 /// The flash; clones are the same flash.
@@ -36,7 +38,17 @@ pub struct PowerLost;
 
 impl Nor {
     pub fn new() -> Self {
-        Self(Rc::new(RefCell::new(Cells { bytes: vec![0xFF; BYTES], counts: Counts::default(), left: None })))
+        Self(Rc::new(RefCell::new(Cells {
+            bytes: vec![0xFF; BYTES],
+            counts: Counts::default(),
+            left: None,
+            is_whole: false,
+        })))
+    }
+
+    /// From now on a program or erase that is interrupted leaves everything as it was; else its first half is done.
+    pub fn keep_whole(&self) {
+        self.0.borrow_mut().is_whole = true;
     }
 
     pub fn counts(&self) -> Counts {
@@ -74,7 +86,11 @@ impl Nor {
             Some(0) => return Err(PowerLost),
             Some(left) => {
                 *left -= 1;
-                if *left == 0 { len / 2 / WORD * WORD } else { len }
+                match *left {
+                    0 if cells.is_whole => 0,
+                    0 => len / 2 / WORD * WORD,
+                    _ => len,
+                }
             }
         };
         work(cells, done);

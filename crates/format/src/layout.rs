@@ -27,6 +27,13 @@ impl Place {
             Self::Table => "segment table",
         }
     }
+
+    const fn tags_text(self) -> &'static str {
+        match self {
+            Self::Spare => "in the spare area",
+            Self::Table => "in the segment table",
+        }
+    }
 }
 
 /// A device that margay cannot be formatted on.
@@ -165,6 +172,11 @@ impl Layout {
     /// Offset of the window in a tag.
     pub(crate) const fn window_at(&self) -> usize {
         if self.has_short_tags { SHORT_TAG_BYTES } else { TAG_BYTES + self.ledger as usize * 8 }
+    }
+
+    /// Where and in which form the information of pages is kept, for people.
+    pub const fn tags_text(&self) -> &'static str {
+        if self.has_short_tags { "in the spare area, short" } else { self.place.tags_text() }
     }
 
     /// Data pages of a segment.

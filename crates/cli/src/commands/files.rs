@@ -134,12 +134,12 @@ fn make(
     let mut fs = format_files(device, &options).map_err(|error| of_volume(image, &error))?;
     fs.set_time(now());
     let room = fs.room();
-    let (place, formatted) = (fs.layout().place.name(), fs.superblock().expect("an image has one").clone());
+    let (place, formatted) = (fs.layout().tags_text(), fs.superblock().expect("an image has one").clone());
     fs.stop().map_err(|error| Failure::Run(format!("{}: {error}", image.display())))?;
     let bytes = room.pages * u64::from(room.page_bytes);
     let image = image.display();
     Ok(format!(
-        "{image}: {} segments of {} pages of {} bytes; a file system with room for {bytes} bytes ({:.1} % of the flash); selection {}, allocator {}; page tags in the {place}\nnext: margay mount {image} DIRECTORY",
+        "{image}: {} segments of {} pages of {} bytes; a file system with room for {bytes} bytes ({:.1} % of the flash); selection {}, allocator {}; page tags {place}\nnext: margay mount {image} DIRECTORY",
         geometry.segments(),
         geometry.pages_per_segment(),
         geometry.page_bytes(),

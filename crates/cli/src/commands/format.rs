@@ -229,7 +229,7 @@ fn format(args: &FormatArgs, device: Watched, history: History) -> Result<String
         }
         error => of_volume(&args.image, &error),
     })?;
-    let (capacity, place) = (volume.capacity_bytes(), volume.status().layout.place.name());
+    let (capacity, place) = (volume.capacity_bytes(), volume.status().layout.tags_text());
     // On a small device usual policies have fewer streams.
     let formatted = volume.status().superblock.clone();
     volume.stop().map_err(|error| of_volume(&args.image, &error))?;
@@ -237,7 +237,7 @@ fn format(args: &FormatArgs, device: Watched, history: History) -> Result<String
     let map =
         map.map_or_else(String::new, |map| format!("; the map on flash, {} bytes of memory for it", map.memory_bytes));
     Ok(format!(
-        "{image}: {} segments of {} pages of {} bytes; a disk of {capacity} bytes ({:.1} % of the flash); selection {}, placement {}; page tags in the {place}{map}\nnext: margay serve {image}",
+        "{image}: {} segments of {} pages of {} bytes; a disk of {capacity} bytes ({:.1} % of the flash); selection {}, placement {}; page tags {place}{map}\nnext: margay serve {image}",
         geometry.segments(),
         geometry.pages_per_segment(),
         geometry.page_bytes(),

@@ -77,7 +77,7 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
             superblock.selection, superblock.placement, superblock.leveling
         ),
     );
-    line("page tags", format!("in the {}", status.layout.place.name()));
+    line("page tags", status.layout.tags_text().into());
     line("bound on a write", format!("at most {} pages programmed for one host write", superblock.max_pages_per_write));
     let how = if report.from_checkpoint { "from the checkpoint of a clean stop" } else { "no clean stop: mount scan" };
     line("mounted", format!("{how}: {} reads, {} damaged pages", report.reads, report.damaged.len()));

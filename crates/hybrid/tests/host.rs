@@ -23,10 +23,12 @@ fn formatted(geometry: Geometry, mapping: &str, is_cached: bool) -> Host {
     let mut host = Strict::new(if is_cached { cached } else { cached.write_through() });
     let (persistence, logical_pages) = (Persistence::Persistent, Some(PAGES));
     let mapping: Mapping = mapping.parse().unwrap();
-    let options =
-        FormatOptions { mapping, persistence, log_blocks: LOG_BLOCKS, logical_pages, uuid: [1; 16], created_s: 0 };
-    format(&mut host, &options).unwrap();
+    format(&mut host, &options(mapping, persistence, logical_pages)).unwrap();
     host
+}
+
+fn options(mapping: Mapping, persistence: Persistence, logical_pages: Option<u32>) -> FormatOptions {
+    FormatOptions { mapping, persistence, log_blocks: LOG_BLOCKS, logical_pages, uuid: [1; 16], created_s: 0 }
 }
 
 /// Numbers that look random.
@@ -185,14 +187,7 @@ fn erases_that_fail_now_and_then_lose_no_page_and_no_segment() {
 fn a_page_of_a_swap_store_whose_write_failed_is_an_error_until_it_is_written() {
     let geometry = Geometry::new(10, 8, PAGE_BYTES as u32).unwrap().with_spare(256);
     let mut host = Strict::new(Cached::new(Flaky::new(RamFlash::new(geometry)), 512).write_through());
-    let options = FormatOptions {
-        mapping: Mapping::Bast,
-        persistence: Persistence::Volatile,
-        log_blocks: LOG_BLOCKS,
-        logical_pages: Some(PAGES),
-        uuid: [1; 16],
-        created_s: 0,
-    };
+    let options = options(Mapping::Bast, Persistence::Volatile, Some(PAGES));
     let mut disk = format(&mut host, &options).unwrap();
     write(&mut disk, 3, 1).unwrap();
     flaky(&mut disk).fail(Call::Program, 0..1, Effect::NotDone, 28);
@@ -216,14 +211,7 @@ fn a_mount_does_not_use_a_segment_again_that_was_retired() {
             // Two segments more than are needed.
             let geometry = Geometry::new(12, 8, PAGE_BYTES as u32).unwrap().with_spare(256);
             let mut device = Faults::new(Strict::new(RamFlash::new(geometry)), 4);
-            let options = FormatOptions {
-                mapping: mapping.parse().unwrap(),
-                persistence: Persistence::Persistent,
-                log_blocks: LOG_BLOCKS,
-                logical_pages: Some(PAGES),
-                uuid: [1; 16],
-                created_s: 0,
-            };
+            let options = options(mapping.parse().unwrap(), Persistence::Persistent, Some(PAGES));
             let mut disk = format(&mut device, &options).unwrap();
             disk.store_mut().device_mut().fail_program(at);
             let mut retired = Vec::new();
@@ -264,14 +252,7 @@ fn a_mount_does_not_use_a_segment_again_that_was_retired() {
 fn a_store_that_is_worn_out_says_of_all_segments_that_have_failed_how_many_they_are_after_a_mount_too() {
     let geometry = Geometry::new(14, 8, PAGE_BYTES as u32).unwrap().with_spare(256);
     let mut device = Faults::new(Strict::new(RamFlash::new(geometry)), 4);
-    let options = FormatOptions {
-        mapping: "bast".parse().unwrap(),
-        persistence: Persistence::Persistent,
-        log_blocks: LOG_BLOCKS,
-        logical_pages: Some(PAGES),
-        uuid: [1; 16],
-        created_s: 0,
-    };
+    let options = options("bast".parse().unwrap(), Persistence::Persistent, Some(PAGES));
     let mut disk = format(&mut device, &options).unwrap();
     let write = |disk: &mut Hybrid<Formatted<&mut Faults<_>>>| {
         draws(7).take(400).try_for_each(|draw| disk.write_alone(Lpn(draw % PAGES), &[1; PAGE_BYTES]))

@@ -155,8 +155,8 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         Ok(is_forgotten)
     }
 
-    /// Nor can it: a page is copied to where an open segment is filled next, which says that the checkpoint is outdated. False if
-    /// that is not to be done without cleaning, or did not succeed.
+    /// Neither the anchor nor the checkpoint that it names can be erased: a page is copied to where that checkpoint says that an open
+    /// segment is filled next, so that no mount goes by it again. False if there is no such place with room, or the copy failed.
     fn outdate_checkpoint<C: Client<O>>(
         &mut self,
         client: &mut C,

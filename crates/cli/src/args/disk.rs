@@ -29,7 +29,7 @@ pub struct PolicyArgs {
 /// When a segment that is read very often is rewritten.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct ReadLimitArg {
-    /// Rewrite a segment in idle time after so many reads of its pages since it was erased, because reading wears on what is beside (read disturb); 0 for never. Counted from each start [default: 100000 on a chip; 0 on an image, and while --record is on]
+    /// Rewrite a segment in idle time after so many reads of its pages since it was erased, because reading wears on what is beside (read disturb); 0 for never. Counted from each start [default: 100000 on a NAND chip; 0 on NOR, on an image, and while --record is on]
     #[arg(long, value_name = "READS")]
     pub max_segment_reads: Option<u32>,
 }

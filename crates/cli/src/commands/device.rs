@@ -70,12 +70,17 @@ pub fn open_flash(path: &Path, read_only: bool, without_sync: bool) -> Result<An
 }
 
 /// Reads of a segment of NAND without a controller that makers commonly allow between erases.
-const MAX_CHIP_READS: u32 = 100_000;
+const MAX_NAND_READS: u32 = 100_000;
 
 /// After how many reads a segment of a device is rewritten. What is recorded is to be replayed as it was, which knows of none.
-pub fn max_segment_reads(asked: ReadLimitArg, path: &Path, is_recorded: bool) -> u32 {
-    let usual = if MtdFlash::is_device(path) && !is_recorded { MAX_CHIP_READS } else { 0 };
+pub fn max_segment_reads(asked: ReadLimitArg, path: &Path, geometry: &Geometry, is_recorded: bool) -> u32 {
+    let usual = usual_segment_reads(MtdFlash::is_device(path), geometry, is_recorded);
     asked.max_segment_reads.unwrap_or(usual)
+}
+
+/// NOR is not disturbed by reads, and an image is no flash.
+fn usual_segment_reads(is_chip: bool, geometry: &Geometry, is_recorded: bool) -> u32 {
+    if is_chip && !geometry.is_byte_programmable() && !is_recorded { MAX_NAND_READS } else { 0 }
 }
 
 /// The same, and what the driver of a chip has counted until then; `None` for an image, or where it does not count.
@@ -176,4 +181,20 @@ impl Flash for Watched {
     }
 
     margay_flash::pass_on!(device: retire, has_payload, sync, shortcuts, is_cached, void_page, mark, set_mark);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_rewritten_for_their_reads_on_chips_of_nand_only_and_not_while_recording() {
+        let nand = Geometry::new(64, 64, 2048).expect("a usual shape").with_spare(38);
+        let nor = Geometry::new(64, 64, 2048).expect("a usual shape").byte_programmable();
+        assert_eq!(usual_segment_reads(true, &nand, false), MAX_NAND_READS);
+        let none = [(true, nor, false), (false, nand, false), (true, nand, true)];
+        assert!(
+            none.iter().all(|(is_chip, geometry, recorded)| usual_segment_reads(*is_chip, geometry, *recorded) == 0)
+        );
+    }
 }

@@ -17,6 +17,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         check_metrics(path)?;
     }
     let device = open_flash(&args.image, args.read_only, args.no_sync)?;
+    let geometry = *margay_flash::Flash::geometry(&device);
     let (device, progress) = Watched::checked(&args.image, device, FILES_MEMORY)?;
     let policies = &args.policies;
     let options = FilesOpenOptions {
@@ -25,7 +26,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
         allocator: policies.allocator,
         leveling: policies.leveling,
         max_pages_per_write: policies.max_pages_per_write,
-        max_segment_reads: max_segment_reads(args.read_limit, &args.image, false),
+        max_segment_reads: max_segment_reads(args.read_limit, &args.image, &geometry, false),
         accept_losses: args.accept_losses,
     };
     let opened = open_files(Box::new(device) as AnyFlash, &options).map_err(|error| of_volume(&args.image, &error))?;

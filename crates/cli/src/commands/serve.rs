@@ -73,7 +73,7 @@ fn open(
     record: Option<RecordingWriter>,
 ) -> Result<(Volume, Option<Recording>), Failure> {
     let device = open_flash(image, args.read_only, args.no_sync)?;
-    let page_bytes = margay_flash::Flash::geometry(&device).page_bytes();
+    let geometry = *margay_flash::Flash::geometry(&device);
     let policies = &args.policies;
     let options = OpenOptions {
         read_only: args.read_only,
@@ -81,8 +81,8 @@ fn open(
         placement: policies.placement,
         leveling: policies.leveling,
         max_pages_per_write: policies.max_pages_per_write,
-        max_segment_reads: max_segment_reads(args.read_limit, image, args.record.is_some()),
-        read_only_ranges: policies.page_ranges(page_bytes),
+        max_segment_reads: max_segment_reads(args.read_limit, image, &geometry, args.record.is_some()),
+        read_only_ranges: policies.page_ranges(geometry.page_bytes()),
     };
     let (device, progress) = Watched::checked(image, device, DISK_MEMORY)?;
     let opened = match record {

@@ -33,15 +33,17 @@ pub fn count(args: &[String]) -> Result<(), String> {
 }
 
 fn instructions(selection: &str, placement: &str, writes: u64) -> Result<(u64, u64), String> {
-    under_callgrind(&["count", selection, placement, &writes.to_string()])
+    under_callgrind("margay-bench", &["count", selection, placement, &writes.to_string()])
 }
 
-/// Runs this program under callgrind: the instructions of the run, and the number that it printed.
-fn under_callgrind(args: &[&str]) -> Result<(u64, u64), String> {
+/// Runs a program that lies beside this one, or this one, under callgrind: the instructions of the run, and the number that it
+/// printed.
+fn under_callgrind(program: &str, args: &[&str]) -> Result<(u64, u64), String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let program = own.with_file_name(program);
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(own)
+        .arg(&program)
         .args(args)
         .output()
         .map_err(|error| {
@@ -73,7 +75,10 @@ pub fn run() -> Result<(), String> {
             exceeded.push(format!("{name}: {per_write:.1} instructions per host write, budget {max}"));
         }
     }
-    let (few, many) = (under_callgrind(&["disk-count", "10000"])?, under_callgrind(&["disk-count", "30000"])?);
+    let (few, many) = (
+        under_callgrind("margay-bench", &["disk-count", "10000"])?,
+        under_callgrind("margay-bench", &["disk-count", "30000"])?,
+    );
     let per_write = (many.0 - few.0) as f64 / 20_000.0;
     let max = budget.instructions_per_disk_write;
     println!(
@@ -97,7 +102,8 @@ pub fn run() -> Result<(), String> {
             exceeded.push(format!("{what}: {per_request:.0} instructions, budget {max}"));
         }
     }
-    let count = |references: u64| under_callgrind(&["paging-count", "lda-gc5", &references.to_string()]);
+    let count =
+        |references: u64| under_callgrind("margay-bench", &["paging-count", "lda-gc5", &references.to_string()]);
     let (few, many) = (count(1_000_000)?, count(3_000_000)?);
     let per_reference = (many.0 - few.0) as f64 / 2_000_000.0;
     let misses = (many.1 - few.1) as f64 / 2_000_000.0;
@@ -111,7 +117,7 @@ pub fn run() -> Result<(), String> {
     }
     println!("lines of traces, 30 to 80 bytes each, from the text to the request");
     for (name, max) in &budget.instructions_per_trace_line {
-        let count = |lines: u64| under_callgrind(&["line-count", name, &lines.to_string()]);
+        let count = |lines: u64| under_callgrind("margay-bench-lines", &[name, &lines.to_string()]);
         let per_line = (count(50_000)?.0 - count(10_000)?.0) as f64 / 40_000.0;
         println!("{name:>22} {per_line:>22.1} {:>22} {max:>8}", "");
         if per_line > *max as f64 {

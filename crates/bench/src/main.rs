@@ -15,7 +15,6 @@ mod doors;
 mod file_policies;
 mod files;
 mod instructions;
-mod lines;
 mod m6;
 mod map;
 mod paging;
@@ -30,7 +29,6 @@ fn main() -> ExitCode {
         Some("speed") => speed::run(rest),
         Some("instructions") => instructions::run(),
         Some("count") => instructions::count(rest),
-        Some("line-count") => lines::count(rest),
         Some("m6") => m6::run(),
         Some("map") => map::run(rest),
         Some("disk") => disk::run(rest),

@@ -83,6 +83,15 @@ impl Server {
     }
 }
 
+impl Server {
+    /// The most memory that it had so far, in bytes.
+    fn peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1024
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         // It may have ended already.
@@ -246,6 +255,46 @@ fn fio_verifies_what_it_wrote() {
     disk.check();
     let info = run(MARGAY, &["info", &disk.image()]);
     assert!(info.contains("write amplification") && info.contains("clean stop"), "{info}");
+}
+
+#[test]
+fn a_disk_of_twelve_tebibytes_is_served_in_less_than_64_mebibytes() {
+    if !has("nbdinfo") {
+        return;
+    }
+    let shape = ["--size", "12T", "--page-bytes", "16384", "--pages-per-segment", "4096"];
+    let disk = Disk::new(&[&shape[..], &["--sparse", "--map-memory", "24M"]].concat());
+    let script = disk.path("client.py");
+    std::fs::write(
+        &script,
+        r#"
+import nbd, sys, random
+h = nbd.NBD(); h.connect_uri(sys.argv[1])
+size = h.get_size() // 16384
+random.seed(1)
+pages = random.sample(range(size), 4000)
+for stamp, page in enumerate(pages):
+    wanted = stamp.to_bytes(8, 'little') * 2048
+    if sys.argv[2] == 'write':
+        h.pwrite(wanted, page * 16384)
+    elif h.pread(16384, page * 16384) != wanted:
+        sys.exit(f'page {page} is not what was written')
+h.flush()
+print(size * 16384)
+"#,
+    )
+    .unwrap();
+    let client = |server: &Server, what: &str| run("/usr/bin/python3", &[script.to_str().unwrap(), &server.uri, what]);
+    let server = disk.serve();
+    assert!(client(&server, "write").trim().parse::<u64>().unwrap() > 10 << 40);
+    client(&server, "read");
+    let mut peaks = vec![server.peak_bytes()];
+    server.kill();
+    let server = disk.serve();
+    client(&server, "read");
+    peaks.push(server.peak_bytes());
+    server.terminate();
+    assert!(peaks.iter().all(|bytes| *bytes < 64 << 20), "{peaks:?} bytes, written and after a kill");
 }
 
 #[test]

@@ -50,4 +50,5 @@ pub use superblock::{
 pub use tag::{Decoded, Earlier, PageInfo, PageKind, SegmentInfo, Tag};
 pub use translation::{
     MapState, decode_map_checkpoint, decode_translation, encode_map_checkpoint, encode_translation, max_map_entries,
+    translation_entry,
 };

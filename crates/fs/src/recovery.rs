@@ -261,6 +261,6 @@ impl OwnerMap for FilesMap {
             (at, Kept::Content(content))
         });
         let kept = kept.collect();
-        ValidPages { places, kept, valid: Vec::new() }
+        ValidPages { places, kept, counts: Vec::new() }
     }
 }

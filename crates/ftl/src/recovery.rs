@@ -123,6 +123,6 @@ impl OwnerMap for PageMap {
             .zip(&places)
             .filter_map(|(at, (_, owner))| found.next_if(|(of, ..)| of == owner).map(|(.., kept)| (at, kept)));
         let kept = kept.collect();
-        ValidPages { places, kept, valid: Vec::new() }
+        ValidPages { places, kept, counts: Vec::new() }
     }
 }

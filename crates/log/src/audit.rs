@@ -35,7 +35,7 @@ fn same<T: PartialEq + fmt::Display>(what: impl Fn() -> String, kept: T, counted
 impl<D: Store, O: Owner> Log<D, O> {
     /// Recomputes every count and compares it with the one that is kept. `maps` says whether the client maps an owner
     /// to a page: the owner of every valid page must be mapped to it, which a client without owners in memory has to see to
-    /// itself. O(pages).
+    /// itself, as to how many there are of each segment ([`Log::valid_pages_of`]). O(pages).
     pub fn audit(&self, maps: impl Fn(O, Ppn) -> bool) -> Result<(), AuditError> {
         let mut open = vec![None; self.segments.len() as usize];
         for head in self.open_heads() {
@@ -50,7 +50,12 @@ impl<D: Store, O: Owner> Log<D, O> {
             let (i, first) = (segment.index(), self.geometry.first_page(segment).0);
             let state = self.segments.state[i];
             let (mut valid, mut written) = (0, 0u32);
-            for page in (0..self.geometry.pages_per_segment()).filter(|page| self.valid.is_set(Ppn(first + page))) {
+            if self.config.owners_on_flash {
+                // The client counts.
+                (valid, written) = (self.segments.valid[i], self.valid_pages_of(segment));
+            }
+            let marked = if self.config.owners_on_flash { 0 } else { self.geometry.pages_per_segment() };
+            for page in (0..marked).filter(|page| self.valid.is_set(Ppn(first + page))) {
                 let ppn = Ppn(first + page);
                 valid += 1;
                 if open[i].is_some_and(|next| ppn.0 >= next) {

@@ -48,7 +48,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             },
         };
         if D::KEEPS_INFO && self.config.owners_on_flash {
-            self.read_owners_of(victim)?;
+            self.know_pages_of(client, victim)?;
         }
         self.copy_victim(client, victim, budget_pages)?;
         if self.free.is_empty() && !self.may_wait(victim) {
@@ -228,7 +228,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     /// Gives a victim back that is not cleaned after all: it is sealed again.
-    fn give_back(&mut self, segment: SegmentId) {
+    pub(crate) fn give_back(&mut self, segment: SegmentId) {
         self.selection.opened(&self.segments, segment);
         self.segments.state[segment.index()] = State::Sealed;
         self.selection.sealed(&self.segments, segment);
@@ -275,7 +275,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                 // What does not go to one of two streams goes to the other.
                 known = (self.has_two_streams && copied == together).then_some((stream ^ 1, bits));
             }
-            first = ValidBits::next_part(first);
+            first = ValidBits::<D>::next_part(first);
         }
         Ok(())
     }
@@ -301,7 +301,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                 left -= count;
                 bits &= !copied;
             }
-            first = ValidBits::next_part(first);
+            first = ValidBits::<D>::next_part(first);
         }
         Ok(())
     }
@@ -455,7 +455,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let emptiest = || self.segments.ids().filter(may).min_by_key(|id| self.segments.valid[id.index()]);
         let segment = victim.or_else(emptiest).ok_or_else(|| self.no_space())?;
         if self.config.owners_on_flash {
-            self.read_owners_of(segment)?;
+            self.know_pages_of(client, segment)?;
         }
         let first = self.geometry.first_page(segment).0;
         let end = first + self.geometry.pages_per_segment();
@@ -497,7 +497,10 @@ impl<D: Store, O: Owner> Log<D, O> {
                 self.victim = None;
                 self.sorted.clear();
             }
-            None => self.take(segment),
+            None => {
+                self.take(segment);
+                self.correct_count(segment, pages.len() as u32);
+            }
         }
         if erased.is_err() {
             // It stays readable; nothing more is programmed in it.
@@ -541,7 +544,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         if self.config.owners_on_flash
             && let Some(victim) = self.victim
         {
-            self.read_owners_of(victim)?;
+            self.know_pages_of(client, victim)?;
         }
         // The segment may have held what a trim outdated that is not on flash yet, and older copies may be elsewhere.
         let written = self.write_pending(client);

@@ -1,3 +1,5 @@
+use crate::{LogError, OwnReader};
+use alloc::vec::Vec;
 use core::fmt;
 use margay_flash::{Lpn, Ppn, SegmentId};
 use margay_format::PageOwner;
@@ -44,6 +46,19 @@ pub trait Client<O> {
 
     /// Where the page of `owner` lives.
     fn locate(&self, owner: O) -> Option<Ppn>;
+
+    /// Keeps those of the pages, which may come back in another order, that their owners live at. Asked of a client whose map is
+    /// not all in memory; `reader` reads what of it is on flash.
+    ///
+    /// # Errors
+    /// [`LogError::OwnerUnknown`] if a page of the client's own cannot be read, and errors of the device.
+    fn keep_current(&mut self, pages: &mut Vec<(O, Ppn)>, _reader: &mut dyn OwnReader<O>) -> Result<(), LogError>
+    where
+        O: Copy,
+    {
+        pages.retain(|(owner, ppn)| self.locate(*owner) == Some(*ppn));
+        Ok(())
+    }
 
     /// The page of `owner` lives at `to` from now on. Where it lived before.
     #[inline(always)]

@@ -135,7 +135,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.counters.copies += u64::from(count);
             self.counters.leveling_copies += u64::from(count);
             result?;
-            first = ValidBits::next_part(first);
+            first = ValidBits::<D>::next_part(first);
         }
         self.seal(head)?;
         self.erase(from)?;

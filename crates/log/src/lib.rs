@@ -40,7 +40,7 @@ pub use error::LogError;
 pub use log::Log;
 pub use margay_policy::{Content, Hint};
 pub use mount_scan::{MountReport, ScanError};
+pub use owners::OwnReader;
 pub use policies::Policies;
 pub use recovery::{OwnerMap, PageReader, Recovered, StartWork, recover};
 pub use restore::{Kept, Restored, RestoredSegment, ValidPages};
-pub use valid::marked_pages;

@@ -64,7 +64,7 @@ pub struct Log<D, O> {
     pub(crate) owners: Vec<O>,
     /// Those of a segment, where the others are on flash only.
     pub(crate) read_owners: ReadOwners<O>,
-    pub(crate) valid: ValidBits,
+    pub(crate) valid: ValidBits<D>,
     pub(crate) heads: Vec<Head>,
     /// The stream of read-only data, behind those of the placement.
     pub(crate) read_only: Option<u8>,
@@ -159,7 +159,10 @@ impl<D: Store, O: Owner> Log<D, O> {
                 if D::KEEPS_INFO && config.owners_on_flash { 0 } else { geometry.pages() as usize }
             ],
             read_owners: ReadOwners::default(),
-            valid: ValidBits::new(geometry.pages()),
+            valid: match D::KEEPS_INFO && config.owners_on_flash {
+                true => ValidBits::of_one_segment(&geometry),
+                false => ValidBits::new(&geometry),
+            },
             heads: vec![Head::CLOSED; streams as usize],
             read_only: config.read_only_stream.then(|| placement.streams()),
             own_stream: config.own_stream.then(|| streams - 1),
@@ -350,7 +353,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     #[inline(always)]
     pub(crate) fn invalidate(&mut self, ppn: Ppn) {
         let segment = self.geometry.segment_of(ppn);
-        debug_assert!(self.valid.is_set(ppn), "page {ppn} is invalidated twice");
+        debug_assert!(self.config.owners_on_flash || self.valid.is_set(ppn), "page {ppn} is invalidated twice");
         self.valid.clear(ppn);
         let valid = &mut self.segments.valid[segment.index()];
         *valid -= 1;
@@ -554,8 +557,7 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// Bytes of memory that the log holds for all physical pages, counted by the capacity of every array.
     pub fn memory_bytes(&self) -> u64 {
-        let owners = self.owners.capacity() + self.read_owners.capacity();
-        let pages = owners * size_of::<O>() + self.placement.memory_bytes();
-        (pages + self.valid.memory_bytes()) as u64
+        let owners = self.owners.capacity() * size_of::<O>() + self.read_owners.memory_bytes();
+        (owners + self.placement.memory_bytes() + self.valid.memory_bytes()) as u64
     }
 }

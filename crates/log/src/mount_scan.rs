@@ -166,16 +166,11 @@ impl MountScan {
     }
 
     /// After the mark of a device, finds pages behind older ones of a segment whose erase did not become durable. They are
-    /// in segments without any of the `valid` pages, because nothing else is erased.
-    pub fn look_for_hidden<F: Flash>(
-        &mut self,
-        device: &mut Formatted<F>,
-        valid: impl Iterator<Item = Ppn>,
-    ) -> Result<(), FlashError> {
+    /// in segments without `valid` pages, because nothing else is erased.
+    pub fn look_for_hidden<F: Flash>(&mut self, device: &mut Formatted<F>, valid: &[u32]) -> Result<(), FlashError> {
         let Some((mark, verified)) = self.verified.take() else { return Ok(()) };
-        let in_use = self.in_use(device, valid);
         for segment in (0..).map(SegmentId).take(self.segments.len()) {
-            if self.segments[segment.index()].state == State::Sealed && !in_use[segment.index()] {
+            if self.segments[segment.index()].state == State::Sealed && valid[segment.index()] == 0 {
                 let (hidden, reads) = device.pages_after(segment, mark)?;
                 // Of those that count the ones after them may need them, although they hold nothing any more.
                 self.void.extend(hidden.into_iter().filter(|ppn| !verified.contains(ppn)));
@@ -186,13 +181,6 @@ impl MountScan {
         self.void.dedup();
         self.report.rolled_back = self.void.len() as u32;
         Ok(())
-    }
-
-    /// By segment, whether it holds any of the `valid` pages.
-    fn in_use<F: Flash>(&self, device: &Formatted<F>, valid: impl Iterator<Item = Ppn>) -> Vec<bool> {
-        let mut in_use = vec![false; self.segments.len()];
-        valid.for_each(|ppn| in_use[device.geometry().segment_of(ppn).index()] = true);
-        in_use
     }
 
     /// The segments that may hold data; the reserved ones are noted as such.
@@ -344,19 +332,13 @@ impl MountScan {
         }
     }
 
-    /// Takes the `listed` segments out of use that hold none of the `valid` pages; says which.
-    pub fn retire<F: Flash>(
-        &mut self,
-        device: &Formatted<F>,
-        listed: Vec<SegmentId>,
-        valid: impl Iterator<Item = Ppn>,
-    ) -> Vec<SegmentId> {
-        let in_use = self.in_use(device, valid);
+    /// Takes the `listed` segments out of use that hold no `valid` pages; says which.
+    pub fn retire(&mut self, listed: Vec<SegmentId>, valid: &[u32]) -> Vec<SegmentId> {
         let mut retired = listed;
         retired.sort_unstable();
         retired.dedup();
         // Nothing is retired before it is empty.
-        retired.retain(|id| !in_use[id.index()] && self.segments[id.index()].state != State::Reserved);
+        retired.retain(|id| valid[id.index()] == 0 && self.segments[id.index()].state != State::Reserved);
         retired.iter().for_each(|id| self.segments[id.index()].state = State::Bad);
         self.report.retired_segments = retired.len() as u32;
         retired

@@ -1,11 +1,42 @@
-//! Whose pages are, where their owners are not kept in memory: they are in the tags on flash, and are read when a segment
-//! is cleaned.
+//! Whose pages are and which of them are valid, where neither is kept in memory: the owners are in the tags on flash, and are
+//! read when a segment is cleaned; the client says which of them map those pages. Of each segment it is known how many there are.
 
-use crate::log::Log;
+use crate::log::{Head, Log};
+use crate::read_counts::ReadCounts;
 use crate::{Client, LogError, Owner};
 use alloc::vec::Vec;
-use margay_flash::{Geometry, Ppn, SegmentId};
+use margay_flash::{FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use margay_format::Store;
+use margay_policy::State;
+
+/// Reads pages of a client's own while its log asks it something.
+pub trait OwnReader<O> {
+    /// Reads the page of an owner.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn read(&mut self, ppn: Ppn, owner: O) -> Result<&[u8], FlashError>;
+}
+
+struct Reading<'a, D> {
+    device: &'a mut D,
+    geometry: Geometry,
+    reads: &'a mut ReadCounts,
+    page: &'a mut Vec<u8>,
+    /// The last page that the ECC had to correct.
+    corrected: Option<Ppn>,
+}
+
+impl<D: Store, O: Owner> OwnReader<O> for Reading<'_, D> {
+    fn read(&mut self, ppn: Ppn, owner: O) -> Result<&[u8], FlashError> {
+        self.reads.note(self.geometry.segment_of(ppn), 1);
+        self.page.resize(self.geometry.page_bytes() as usize, 0);
+        if self.device.read(ppn, owner.to_u64(), self.page)? == ReadStatus::Corrected {
+            self.corrected = Some(ppn);
+        }
+        Ok(self.page)
+    }
+}
 
 /// The owners of the pages of one segment, as their tags say.
 #[derive(Debug)]
@@ -13,15 +44,20 @@ pub(crate) struct ReadOwners<O> {
     segment: Option<SegmentId>,
     /// By page of the segment.
     owners: Vec<O>,
-    /// Owners of pages whose tags cannot be read.
-    named: Vec<(Ppn, O)>,
+    /// Pages of the segment that may be valid, with the owners in their tags.
+    found: Vec<(O, Ppn)>,
+    /// Owners of pages whose tags cannot be read; `None` for a page that is nobody's.
+    named: Vec<(Ppn, Option<O>)>,
     /// A page whose tag cannot be read and that has no name yet.
     unknown: Option<Ppn>,
+    /// A page of the client's own.
+    page: Vec<u8>,
 }
 
 impl<O> Default for ReadOwners<O> {
     fn default() -> Self {
-        Self { segment: None, owners: Vec::new(), named: Vec::new(), unknown: None }
+        let (owners, found, named, page) = Default::default();
+        Self { segment: None, owners, found, named, unknown: None, page }
     }
 }
 
@@ -31,8 +67,9 @@ impl<O: Owner> ReadOwners<O> {
         self.segment = None;
     }
 
-    pub fn capacity(&self) -> usize {
-        self.owners.capacity()
+    pub fn memory_bytes(&self) -> usize {
+        let pages = self.owners.capacity() * size_of::<O>() + self.found.capacity() * size_of::<(O, Ppn)>();
+        pages + self.page.capacity()
     }
 
     fn get(&self, geometry: &Geometry, ppn: Ppn) -> O {
@@ -76,47 +113,97 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     /// The owner of a page if it is the current one of that owner.
-    pub(crate) fn live_owner<C: Client<O>>(&mut self, client: &C, ppn: Ppn) -> Result<Option<O>, LogError> {
+    ///
+    /// # Errors
+    /// Those of the device, and of [`Client::keep_current`].
+    pub(crate) fn live_owner<C: Client<O>>(&mut self, client: &mut C, ppn: Ppn) -> Result<Option<O>, LogError> {
         if !self.config.owners_on_flash {
             return Ok(self.owner(ppn).filter(|owner| client.locate(*owner) == Some(ppn)));
         }
-        if !self.valid.is_set(ppn) {
-            return Ok(None);
-        }
-        Ok(self.device.owner_of(ppn)?.and_then(O::from_u64))
+        let Some(owner) = self.device.owner_of(ppn)?.and_then(O::from_u64) else { return Ok(None) };
+        let mut found = Vec::from([(owner, ppn)]);
+        self.keep_current(client, &mut found)?;
+        Ok(found.first().map(|(owner, _)| *owner))
     }
 
-    /// Reads the owners of the valid pages of a segment from their tags.
+    /// Keeps those of the pages that their owners are mapped to.
+    fn keep_current<C: Client<O>>(&mut self, client: &mut C, found: &mut Vec<(O, Ppn)>) -> Result<(), LogError> {
+        let (device, reads, page) = (&mut self.device, &mut self.reads, &mut self.read_owners.page);
+        let mut reading = Reading { device, geometry: self.geometry, reads, page, corrected: None };
+        let kept = client.keep_current(found, &mut reading);
+        if let Some(ppn) = reading.corrected {
+            self.note_corrected(ppn);
+        }
+        kept
+    }
+
+    /// Finds out which pages of a segment are valid, and whose.
     ///
     /// # Errors
-    /// [`LogError::OwnerUnknown`] for a page whose tag cannot be read; [`Log::name_owner`] helps.
-    pub(crate) fn read_owners_of(&mut self, segment: SegmentId) -> Result<(), LogError> {
+    /// [`LogError::OwnerUnknown`] if one is whose tag cannot be read, which [`Log::name_owner`] helps; those of the device and of
+    /// [`Client::keep_current`].
+    pub(crate) fn know_pages_of<C: Client<O>>(&mut self, client: &mut C, segment: SegmentId) -> Result<(), LogError> {
         if self.read_owners.segment == Some(segment) {
             return Ok(());
         }
         self.read_owners.segment = None;
+        self.valid.look_at(&self.geometry, segment);
+        let mut found = core::mem::take(&mut self.read_owners.found);
+        found.clear();
+        let result = self.find_pages_of(client, segment, &mut found);
+        self.read_owners.found = found;
+        result
+    }
+
+    fn find_pages_of<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        segment: SegmentId,
+        found: &mut Vec<(O, Ppn)>,
+    ) -> Result<(), LogError> {
         let first = self.geometry.first_page(segment).0;
-        let pages = self.geometry.pages_per_segment();
-        self.read_owners.owners.clear();
-        self.read_owners.owners.resize(pages as usize, O::default());
-        for page in (0..pages).filter(|page| self.valid.is_set(Ppn(first + page))) {
-            let ppn = Ppn(first + page);
-            self.counters.tag_reads += 1;
+        let valid = self.segments.valid[segment.index()];
+        let data = first + self.config.header_pages..first + self.config.header_pages + self.segments.data_pages;
+        let mut unknown = None;
+        // Of one that is known to hold nothing there is nothing to read.
+        for ppn in data.map(Ppn).filter(|_| valid > 0) {
             let named = self.read_owners.named.iter().find(|(at, _)| *at == ppn).map(|(_, owner)| *owner);
             let owner = match named {
-                Some(owner) => Some(owner),
-                None => self.device.owner_of(ppn)?.and_then(O::from_u64),
+                Some(owner) => owner,
+                None => {
+                    self.counters.tag_reads += 1;
+                    let owner = self.device.owner_of(ppn)?.and_then(O::from_u64);
+                    unknown = unknown.or(owner.is_none().then_some(ppn));
+                    owner
+                }
             };
-            let Some(owner) = owner else {
-                self.read_owners.unknown = Some(ppn);
-                return Err(LogError::OwnerUnknown { ppn });
-            };
-            self.read_owners.owners[page as usize] = owner;
+            found.extend(owner.map(|owner| (owner, ppn)));
         }
-        let of_segment = |(ppn, _): &(Ppn, O)| self.geometry.segment_of(*ppn) == segment;
+        self.keep_current(client, found)?;
+        if let Some(ppn) = unknown.filter(|_| (found.len() as u32) < valid) {
+            self.read_owners.unknown = Some(ppn);
+            return Err(LogError::OwnerUnknown { ppn });
+        }
+        self.read_owners.owners.clear();
+        self.read_owners.owners.resize(self.geometry.pages_per_segment() as usize, O::default());
+        for (owner, ppn) in &*found {
+            self.read_owners.owners[(ppn.0 - first) as usize] = *owner;
+            self.valid.fill(ppn.0, ppn.0 + 1, true);
+        }
+        let of_segment = |(ppn, _): &(Ppn, Option<O>)| self.geometry.segment_of(*ppn) == segment;
         self.read_owners.named.retain(|named| !of_segment(named));
         self.read_owners.segment = Some(segment);
+        if self.segments.state[segment.index()] == State::Victim {
+            self.correct_count(segment, found.len() as u32);
+        }
         Ok(())
+    }
+
+    /// A segment that no policy knows now holds so many valid pages. Of a map that was damaged, other pages may have been counted
+    /// than it names.
+    pub(crate) fn correct_count(&mut self, segment: SegmentId, valid: u32) {
+        let kept = core::mem::replace(&mut self.segments.valid[segment.index()], valid);
+        self.segments.total_valid = (self.segments.total_valid + u64::from(valid)).saturating_sub(kept.into());
     }
 
     /// A page whose tag cannot be read and that is to be moved: the client finds out whose it is and calls
@@ -125,35 +212,41 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.read_owners.unknown
     }
 
-    /// Says whose page that of [`Log::unknown_owner`] is.
-    pub fn name_owner(&mut self, owner: O) {
+    /// Says whose page that of [`Log::unknown_owner`] is; `None` if it is nobody's.
+    pub fn name_owner(&mut self, owner: Option<O>) {
         if let Some(ppn) = self.read_owners.unknown.take() {
             self.read_owners.named.push((ppn, owner));
         }
     }
 
-    /// The page of [`Log::unknown_owner`] is nobody's: what it held is lost.
-    pub fn give_up_unknown(&mut self) {
-        if let Some(ppn) = self.read_owners.unknown.take().filter(|ppn| self.valid.is_set(*ppn)) {
-            self.invalidate(ppn);
-            self.segments.total_valid -= 1;
-            self.counters.lost_pages += 1;
-        }
+    /// How many pages of a segment are valid, those apart that are yet to be written.
+    pub fn valid_pages_of(&self, segment: SegmentId) -> u32 {
+        let unwritten = self.open_heads().find(|head| head.segment == segment).map_or(0, Head::room);
+        self.segments.valid[segment.index()] - unwritten
     }
 
-    /// Whether a page is valid: the current one of its owner.
-    pub fn is_valid(&self, ppn: Ppn) -> bool {
-        self.valid.is_set(ppn)
-    }
-
-    /// A bit for each page of the device, the lowest of a word first: 1 if it is valid.
-    pub fn valid_words(&self) -> Vec<u64> {
-        let mut words = self.valid.words().to_vec();
-        for head in self.open_heads() {
-            // Pages that are yet to be written count as valid.
-            (head.next..head.end).for_each(|page| words[page as usize / 64] &= !(1 << (page % 64)));
+    /// How many pages of each segment were counted anew, by the client.
+    ///
+    /// # Panics
+    /// If there are not as many counts as segments.
+    pub fn recount(&mut self, counts: &[u32]) {
+        assert_eq!(counts.len(), self.segments.len() as usize, "a count for each segment");
+        self.read_owners.forget();
+        for (segment, count) in (0..).map(SegmentId).zip(counts) {
+            let kept = self.valid_pages_of(segment);
+            if kept == *count {
+                continue;
+            }
+            let valid = self.segments.valid[segment.index()] - kept + count;
+            let is_sealed = self.segments.state[segment.index()] == State::Sealed;
+            if is_sealed {
+                self.take(segment);
+            }
+            self.correct_count(segment, valid);
+            if is_sealed {
+                self.give_back(segment);
+            }
         }
-        words
     }
 
     /// The stream of a segment if its pages stay in it when they are copied.

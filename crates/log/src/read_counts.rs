@@ -21,7 +21,7 @@ pub(crate) struct ReadCounts {
 
 impl ReadCounts {
     #[inline]
-    fn note(&mut self, segment: SegmentId, pages: u32) {
+    pub fn note(&mut self, segment: SegmentId, pages: u32) {
         if let Some(reads) = self.reads.get_mut(segment.index()) {
             let before = *reads;
             *reads = before.saturating_add(pages);

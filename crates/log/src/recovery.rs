@@ -27,7 +27,7 @@ pub trait OwnerMap: Sized {
     /// Reads a checkpoint; `None` if it is another device's or makes no sense.
     fn decode_checkpoint(bytes: &[u8], superblock: &Superblock, layout: &Layout) -> Option<(LogState, Self)>;
 
-    /// The pages of all owners, as they were found or as the checkpoint says.
+    /// The pages of all owners, as they were found or as the checkpoint says; of a map on flash those that it has in memory.
     fn places(&self) -> impl Iterator<Item = Ppn> + '_;
 
     /// Where the list of retired segments is, and its owner; `None` if none was written.
@@ -159,10 +159,15 @@ pub fn recover<F: Flash, M: OwnerMap>(
         Some(listed) => listed,
         None => read_retired(&map, &mut pages)?,
     };
+    let mut suspect = scan.suspect.take();
+    // Of a map on flash the page that was programmed last is in memory in any case.
+    let is_in_map = suspect.as_ref().is_some_and(|suspect| map.places().any(|ppn| ppn == suspect.ppn));
     let pages = map.take_pages();
-    scan.look_for_hidden(device, pages.iter())?;
-    let retired = scan.retire(device, listed, pages.iter());
-    let suspect = scan.suspect.filter(|suspect| pages.iter().any(|ppn| ppn == suspect.ppn));
+    let is_current = |ppn| pages.places.iter().any(|(place, _)| *place == ppn) || !pages.counts.is_empty() && is_in_map;
+    suspect.take_if(|suspect| !is_current(suspect.ppn));
+    let valid = pages.by_segment(device.geometry());
+    scan.look_for_hidden(device, &valid)?;
+    let retired = scan.retire(listed, &valid);
     let MountScan { segments, now, seq, free, report, void, .. } = scan;
     let restored = Restored { segments, pages, now, seq, free, retired };
     Ok(Recovered { map, restored, work: StartWork { anchor, checkpoint, suspect, void }, report })
@@ -196,7 +201,7 @@ fn read_checkpoint<F: Flash, M: OwnerMap>(
         return Ok(None);
     };
     let mut segments = restored_segments(&log);
-    if !are_places_possible(device, &segments, map.places()) {
+    if !are_places_possible(device, &segments, map.places(), superblock.map_entries == 0) {
         return Ok(None);
     }
     // After the checkpoint was read, its segments are free but not blank.
@@ -240,15 +245,16 @@ fn restored_segments(log: &LogState) -> Vec<RestoredSegment> {
 }
 
 /// Whether each of these pages can hold data, and none is named twice: data is in segments in use, before the place
-/// that is written next.
+/// that is written next. Of a map on flash only some are known, and a bit for each page of the device is not spent on them.
 fn are_places_possible<F: Flash>(
     device: &Formatted<F>,
     segments: &[RestoredSegment],
     places: impl Iterator<Item = Ppn>,
+    is_all: bool,
 ) -> bool {
     let (geometry, layout) = (device.geometry(), device.layout());
     let data = layout.header_pages..geometry.pages_per_segment() - layout.summary_pages;
-    let mut taken = vec![0u64; geometry.pages().div_ceil(64) as usize];
+    let mut taken = vec![0u64; if is_all { geometry.pages().div_ceil(64) as usize } else { 0 }];
     let mut is_possible = |ppn: Ppn| {
         if ppn.0 >= geometry.pages() {
             return false;
@@ -260,9 +266,10 @@ fn are_places_possible<F: Flash>(
                 State::Open => ppn < segment.next,
                 _ => false,
             };
-        let (word, bit) = (&mut taken[ppn.index() / 64], 1 << (ppn.0 % 64));
-        let is_new = *word & bit == 0;
-        *word |= bit;
+        let is_new = taken.get_mut(ppn.index() / 64).is_none_or(|word| {
+            let before = core::mem::replace(word, *word | 1 << (ppn.0 % 64));
+            before != *word
+        });
         may_hold_data && is_new
     };
     places.into_iter().all(&mut is_possible)

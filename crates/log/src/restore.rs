@@ -1,11 +1,10 @@
 //! A log on a device that was used before.
 
 use crate::log::{Head, Log};
-use crate::valid::marked_pages;
 use crate::{Config, ConfigError, Content, LogError, Owner, Policies};
 use alloc::vec;
 use alloc::vec::Vec;
-use margay_flash::{Ppn, SegmentId};
+use margay_flash::{Geometry, Ppn, SegmentId};
 use margay_format::{FreeSegment, SegmentInfo, Store};
 use margay_policy::{Now, State};
 
@@ -55,20 +54,17 @@ pub struct ValidPages<O> {
     pub places: Vec<(Ppn, O)>,
     /// What is kept of some of them, by their numbers in `places`, ascending.
     pub kept: Vec<(u32, Kept)>,
-    /// In place of `places`, if the owners of pages are on flash only: a bit for each page of the device, the lowest of a
-    /// word first.
-    pub valid: Vec<u64>,
+    /// In place of `places`, if the owners of pages are on flash only: how many there are in each segment.
+    pub counts: Vec<u32>,
 }
 
 impl<O> ValidPages<O> {
-    /// Where they are.
-    pub fn iter(&self) -> impl Iterator<Item = Ppn> + '_ {
-        self.places.iter().map(|(ppn, _)| *ppn).chain(marked_pages(&self.valid))
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> u64 {
-        self.places.len() as u64 + self.valid.iter().map(|bits| u64::from(bits.count_ones())).sum::<u64>()
+    /// How many there are in each segment.
+    pub(crate) fn by_segment(&self, geometry: &Geometry) -> Vec<u32> {
+        let mut counts = self.counts.clone();
+        counts.resize(geometry.segments() as usize, 0);
+        self.places.iter().for_each(|(ppn, _)| counts[geometry.segment_of(*ppn).index()] += 1);
+        counts
     }
 }
 
@@ -132,11 +128,16 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     fn restore_pages(&mut self, restored: &Restored<O>) {
-        restored.pages.iter().for_each(|ppn| {
+        let counts = restored.pages.by_segment(&self.geometry);
+        for (valid, count) in self.segments.valid.iter_mut().zip(counts) {
+            // A map on flash that was made up may name a page twice.
+            *valid = count.min(self.segments.data_pages);
+            self.segments.total_valid += u64::from(*valid);
+        }
+        for (ppn, owner) in &restored.pages.places {
             self.valid.fill(ppn.0, ppn.0 + 1, true);
-            self.segments.valid[self.geometry.segment_of(ppn).index()] += 1;
-        });
-        restored.pages.places.iter().for_each(|(ppn, owner)| self.note_owner(*ppn, *owner));
+            self.note_owner(*ppn, *owner);
+        }
         for (at, kept) in &restored.pages.kept {
             let (ppn, _) = restored.pages.places[*at as usize];
             match *kept {
@@ -148,7 +149,6 @@ impl<D: Store, O: Owner> Log<D, O> {
                 Kept::OnFlash { .. } => {}
             }
         }
-        self.segments.total_valid = restored.pages.count();
     }
 
     /// Tells the policies of every segment in use, in the order in which they were opened.

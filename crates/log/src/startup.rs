@@ -6,7 +6,7 @@ use crate::recovery::{StartWork, is_outdated};
 use crate::restore::Restored;
 use crate::{Client, Config, LogError, Owner, Policies};
 use alloc::{vec, vec::Vec};
-use margay_flash::{Flash, FlashError, SegmentId};
+use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 use margay_format::{Anchor, CheckpointAt, Formatted, FreeSegment, Place, Record, Store, Superblock};
 use margay_policy::State;
 
@@ -166,15 +166,25 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         let Some(stream) = self.heads.iter().position(|head| head.is_open() && !head.is_full()) else {
             return Ok(false);
         };
-        for ppn in restored.pages.iter() {
-            if let Some(owner) = self.live_owner(client, ppn)? {
-                self.copy_page(client, ppn, owner, stream as u8)?;
-                break;
-            }
+        if let Some((ppn, owner)) = self.any_live_page(client)? {
+            self.copy_page(client, ppn, owner, stream as u8)?;
         }
         let device = self.device_mut();
         device.sync()?;
         Ok(is_outdated(device, at, &restored.segments, &restored.free)?.0)
+    }
+
+    fn any_live_page<C: Client<O>>(&mut self, client: &mut C) -> Result<Option<(Ppn, O)>, LogError> {
+        for segment in (0..self.segments.len()).map(SegmentId) {
+            let first = self.geometry.first_page(segment).0;
+            let pages = if self.valid_pages_of(segment) > 0 { self.geometry.pages_per_segment() } else { 0 };
+            for ppn in (first..first + pages).map(Ppn) {
+                if let Some(owner) = self.live_owner(client, ppn)? {
+                    return Ok(Some((ppn, owner)));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Makes room for all that the log and its device can come to hold, as a program with fixed memory wants it: writing,

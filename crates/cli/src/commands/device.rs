@@ -6,23 +6,51 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
 use margay_host::memory_bytes;
 use margay_media::{ChipStats, ImageFlash, MtdFlash};
-use margay_volume::AnyFlash;
+use margay_volume::{AnyFlash, find};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Memory that opening a disk takes, in bytes for each page of its flash (measured: 42 while a checkpoint is read).
-pub const DISK_MEMORY: u64 = 40;
-/// Memory that opening a file system without files takes, in bytes for each page of its flash (measured: 12).
-pub const FILES_MEMORY: u64 = 12;
+/// What opening a device keeps in memory.
+#[derive(Clone, Copy, Debug)]
+pub enum Tables {
+    /// A disk with all of its map.
+    Disk,
+    /// The same, to be checked.
+    Check,
+    /// A disk with its map on flash, of which so many bytes are in memory, and so many bytes for each page.
+    DiskWithMapOnFlash(u64, u64),
+    /// A file system without files.
+    Files,
+}
+
+impl Tables {
+    /// Bytes of memory, as they were measured while a checkpoint is read.
+    fn memory_bytes(self, geometry: &Geometry) -> u64 {
+        match self {
+            Self::Disk | Self::Check => u64::from(geometry.pages()) * 40,
+            Self::DiskWithMapOnFlash(map_bytes, page_bytes) => {
+                u64::from(geometry.segments()) * 200 + 2 * map_bytes + u64::from(geometry.pages()) * page_bytes
+            }
+            Self::Files => u64::from(geometry.pages()) * 12,
+        }
+    }
+}
 
 /// Refuses a device for whose tables this machine has not enough memory.
-pub fn check_memory(image: &Path, geometry: &Geometry, bytes_per_page: u64) -> Result<(), Failure> {
-    let needed = u64::from(geometry.pages()) * bytes_per_page;
+pub fn check_memory(image: &Path, geometry: &Geometry, tables: Tables) -> Result<(), Failure> {
+    let needed = tables.memory_bytes(geometry);
+    let way_out = match tables {
+        Tables::Disk | Tables::Check => {
+            "larger pages take less, and so does a disk that is formatted with --map-memory"
+        }
+        Tables::DiskWithMapOnFlash(..) => "larger segments and pages take less",
+        Tables::Files => "larger pages take less",
+    };
     match memory_bytes() {
         Some(memory) if needed > memory => Err(Failure::Usage(format!(
-            "{}: to open a device of {} pages takes about {} of memory, and this machine has {}; larger pages take less",
+            "{}: to open a device of {} pages takes about {} of memory, and this machine has {}; {way_out}",
             image.display(),
             geometry.pages(),
             size(needed),
@@ -117,13 +145,23 @@ impl Watched {
     }
 
     /// Opens an image or a chip and watches what opening what is on it reads.
-    pub fn open(image: &Path, read_only: bool, bytes_per_page: u64) -> Result<(Self, Progress), Failure> {
-        Self::checked(image, open_flash(image, read_only, false)?, bytes_per_page)
+    pub fn open(image: &Path, read_only: bool, tables: Tables) -> Result<(Self, Progress), Failure> {
+        Self::checked(image, open_flash(image, read_only, false)?, tables)
     }
 
     /// Watches what is open, if there is memory for it.
-    pub fn checked(image: &Path, device: AnyFlash, bytes_per_page: u64) -> Result<(Self, Progress), Failure> {
-        check_memory(image, device.geometry(), bytes_per_page)?;
+    pub fn checked(image: &Path, mut device: AnyFlash, tables: Tables) -> Result<(Self, Progress), Failure> {
+        let geometry = *device.geometry();
+        if let Err(problem) = check_memory(image, &geometry, tables) {
+            // Of a disk only its superblock says where its map is.
+            let of_page = match tables {
+                Tables::Disk => 0,
+                Tables::Check => 5,
+                Tables::DiskWithMapOnFlash(..) | Tables::Files => return Err(problem),
+            };
+            let superblock = find(&mut device).ok().filter(|found| found.map_entries > 0).ok_or(problem)?;
+            check_memory(image, &geometry, Tables::DiskWithMapOnFlash(superblock.map_memory_bytes, of_page))?;
+        }
         Ok(Self::new(device, format!("reading {}", image.display())))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::args::FsCommand;
 use crate::args::{FsPolicyArgs, GeometryArgs, RepairArgs};
-use crate::commands::device::{FILES_MEMORY, Watched, open_with_stats};
+use crate::commands::device::{Tables, Watched, open_with_stats};
 use crate::commands::format::{endurance, on_image};
 use crate::commands::health;
 use crate::commands::inspect::{print_damaged, problems, really_damaged};
@@ -50,7 +50,7 @@ pub fn report_problems(opened: &OpenedFiles<AnyFlash>) {
 pub fn run(command: FsCommand) -> Result<(), Failure> {
     match command {
         FsCommand::Format { image, flash, low_water, high_water, policies } => {
-            on_image(&image, &flash, FILES_MEMORY, |device, history| {
+            on_image(&image, &flash, Tables::Files, |device, history| {
                 make(&image, (device, history), &policies, (low_water, high_water), &flash)
             })
         }
@@ -81,7 +81,7 @@ pub(super) fn opened(image: &Path, read_only: bool) -> Result<Files, Failure> {
 
 fn opened_with_stats(image: &Path, read_only: bool) -> Result<(Files, Option<ChipStats>), Failure> {
     let (device, stats) = open_with_stats(image, read_only, false)?;
-    let (device, _progress) = Watched::checked(image, device, FILES_MEMORY)?;
+    let (device, _progress) = Watched::checked(image, device, Tables::Files)?;
     let options = FilesOpenOptions { read_only, ..FilesOpenOptions::default() };
     let opened = open_files(Box::new(device) as AnyFlash, &options).map_err(|error| of_volume(image, &error))?;
     report_problems(&opened);
@@ -259,7 +259,7 @@ cost of cleaning all {:.0} erases, {:.0} copies (MODA paper, eq. 2)
 }
 
 fn check_image(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
-    let (mut device, progress) = Watched::open(image, !repair.repair_in_place, FILES_MEMORY)?;
+    let (mut device, progress) = Watched::open(image, !repair.repair_in_place, Tables::Files)?;
     let repaired = Repaired::start(image, device.geometry(), repair)?;
     let found = check_files(&mut device).map_err(|error| of_volume(image, &error))?;
     drop(progress);

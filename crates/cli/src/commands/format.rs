@@ -1,4 +1,4 @@
-use super::device::{DISK_MEMORY, Watched, check_memory, size};
+use super::device::{Tables, Watched, check_memory, size};
 use crate::args::{FormatArgs, GeometryArgs, bytes, exported_pages};
 use crate::failure::{Failure, of_chip, of_image, of_volume};
 use margay_flash::{Flash, Geometry};
@@ -10,7 +10,9 @@ use margay_volume::{
 use std::path::Path;
 
 pub fn run(args: &FormatArgs) -> Result<(), Failure> {
-    on_image(&args.image, &args.flash, DISK_MEMORY, |device, history| format(args, device, history))
+    let map = map(args)?;
+    let tables = map.map_or(Tables::Disk, |map| Tables::DiskWithMapOnFlash(map.memory_bytes, 0));
+    on_image(&args.image, &args.flash, tables, |device, history| format(args, device, history, map))
 }
 
 /// Formats a new image, or with `--force` puts a new one in the place of an existing one. The image has its name only when
@@ -18,11 +20,11 @@ pub fn run(args: &FormatArgs) -> Result<(), Failure> {
 pub fn on_image(
     image: &Path,
     flash: &GeometryArgs,
-    bytes_per_page: u64,
+    tables: Tables,
     format: impl FnOnce(Watched, History) -> Result<String, Failure>,
 ) -> Result<(), Failure> {
     if MtdFlash::is_device(image) {
-        return on_chip(image, flash, bytes_per_page, format);
+        return on_chip(image, flash, tables, format);
     }
     let exists = image.symlink_metadata().is_ok();
     if exists && !flash.force {
@@ -38,12 +40,12 @@ pub fn on_image(
             (geometry(flash)?, Existing::Replace, Before::default())
         } else {
             let shape = *old.geometry();
-            (shape, Existing::Replace, Before::read(image, Box::new(old), bytes_per_page)?.1)
+            (shape, Existing::Replace, Before::read(image, Box::new(old), tables)?.1)
         }
     } else {
         (geometry(flash)?, Existing::Refuse, Before::default())
     };
-    check_memory(image, &geometry, bytes_per_page)?;
+    check_memory(image, &geometry, tables)?;
     let new = NewFile::create(image, existing).map_err(|error| failed(&error))?;
     if !flash.sparse {
         let way_out = "; with --sparse it is made all the same, and takes room as it is written";
@@ -67,7 +69,7 @@ pub fn on_image(
 fn on_chip(
     path: &Path,
     flash: &GeometryArgs,
-    bytes_per_page: u64,
+    tables: Tables,
     format: impl FnOnce(Watched, History) -> Result<String, Failure>,
 ) -> Result<(), Failure> {
     let usage = |problem: &str| Err(Failure::Usage(format!("{}: {problem}", path.display())));
@@ -75,7 +77,7 @@ fn on_chip(
         return usage("a chip has a shape of its own: only --pair-pages, --endurance and --force can be given for it");
     }
     let mut chip = MtdFlash::open(path, false).map_err(|error| of_chip(path, &error))?;
-    check_memory(path, chip.geometry(), bytes_per_page)?;
+    check_memory(path, chip.geometry(), tables)?;
     let is_used = chip.is_used().map_err(|error| Failure::Run(format!("{}: {error}", path.display())))?;
     if is_used && !flash.force {
         return usage("the chip is not erased; with --force it is formatted all the same, and all data on it is lost");
@@ -84,7 +86,7 @@ fn on_chip(
     let mut device: AnyFlash = Box::new(chip);
     let mut before = Before::default();
     if is_used {
-        (device, before) = Before::read(path, device, bytes_per_page)?;
+        (device, before) = Before::read(path, device, tables)?;
     }
     let (device, progress) = Watched::new(device, format!("formatting {}", path.display()));
     let text = format(device, before.history)?;
@@ -107,8 +109,8 @@ struct Before {
 }
 
 impl Before {
-    fn read(path: &Path, device: AnyFlash, bytes_per_page: u64) -> Result<(AnyFlash, Self), Failure> {
-        let (mut device, progress) = Watched::checked(path, device, bytes_per_page)?;
+    fn read(path: &Path, device: AnyFlash, tables: Tables) -> Result<(AnyFlash, Self), Failure> {
+        let (mut device, progress) = Watched::checked(path, device, tables)?;
         let read = history(&mut device);
         drop(progress);
         let (history, said) = match read {
@@ -199,9 +201,12 @@ fn way_out(args: &FormatArgs, geometry: &Geometry, options: &FormatOptions, perc
     if ways.is_empty() { String::new() } else { format!("; give {}", ways.join(" or ")) }
 }
 
-fn format(args: &FormatArgs, device: Watched, history: History) -> Result<String, Failure> {
+fn map(args: &FormatArgs) -> Result<Option<MapOnFlash>, Failure> {
+    Ok(args.map_memory.as_deref().map(|memory| bytes("--map-memory", memory)).transpose()?.map(MapOnFlash::new))
+}
+
+fn format(args: &FormatArgs, device: Watched, history: History, map: Option<MapOnFlash>) -> Result<String, Failure> {
     let geometry = *device.geometry();
-    let map = args.map_memory.as_deref().map(|memory| bytes("--map-memory", memory)).transpose()?.map(MapOnFlash::new);
     let defaults = map.map_or_else(FormatOptions::default, FormatOptions::with_map);
     let policies = &args.policies;
     let share = |text: &String| exported_pages(text, geometry.bytes(), geometry.page_bytes());

@@ -1,6 +1,6 @@
 //! `margay info`, `check` and `dump`, which open an image read-only.
 
-use super::device::{DISK_MEMORY, Progress, Watched, open_with_stats};
+use super::device::{Progress, Tables, Watched, open_with_stats};
 use super::health;
 use super::repair::Repaired;
 use crate::args::RepairArgs;
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 fn device(image: &Path) -> Result<(Watched, Progress), Failure> {
-    Watched::open(image, true, DISK_MEMORY)
+    Watched::open(image, true, Tables::Disk)
 }
 
 /// Number of bars in the histogram of erase counts.
@@ -23,7 +23,7 @@ const BARS: u32 = 8;
 pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let (device, stats) = open_with_stats(image, true, false)?;
-    let (device, progress) = Watched::checked(image, device, DISK_MEMORY)?;
+    let (device, progress) = Watched::checked(image, device, Tables::Disk)?;
     let volume = Volume::open(device, &options).map_err(|error| of_volume(image, &error))?;
     drop(progress);
     let (status, report) = (volume.status(), volume.mount_report());
@@ -155,7 +155,7 @@ fn wear(segments: &Segments) -> String {
 }
 
 pub fn check(image: &Path, repair: &RepairArgs) -> Result<(), Failure> {
-    let (mut device, progress) = Watched::open(image, !repair.repair_in_place, DISK_MEMORY)?;
+    let (mut device, progress) = Watched::open(image, !repair.repair_in_place, Tables::Check)?;
     let repaired = Repaired::start(image, device.geometry(), repair)?;
     let report = check_volume(&mut device).map_err(|error| of_volume(image, &error))?;
     drop(progress);

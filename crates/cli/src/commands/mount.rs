@@ -1,5 +1,5 @@
 use crate::args::MountArgs;
-use crate::commands::device::{FILES_MEMORY, Watched, max_segment_reads, open_flash};
+use crate::commands::device::{Tables, Watched, max_segment_reads, open_flash};
 use crate::commands::files::report_problems;
 use crate::failure::{Failure, of_mount, of_volume};
 use crate::logging::Log;
@@ -18,7 +18,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
     }
     let device = open_flash(&args.image, args.read_only, args.no_sync)?;
     let geometry = *margay_flash::Flash::geometry(&device);
-    let (device, progress) = Watched::checked(&args.image, device, FILES_MEMORY)?;
+    let (device, progress) = Watched::checked(&args.image, device, Tables::Files)?;
     let policies = &args.policies;
     let options = FilesOpenOptions {
         read_only: args.read_only,

@@ -1,5 +1,5 @@
 use crate::args::ServeArgs;
-use crate::commands::device::{DISK_MEMORY, Watched, max_segment_reads, open_flash};
+use crate::commands::device::{Tables, Watched, max_segment_reads, open_flash};
 use crate::failure::{Failure, of_volume};
 use crate::logging::Log;
 use margay_serve::{Limits, Listen, Offer, Options, Outcome, Recording, Stopped};
@@ -84,7 +84,7 @@ fn open(
         max_segment_reads: max_segment_reads(args.read_limit, image, &geometry, args.record.is_some()),
         read_only_ranges: policies.page_ranges(geometry.page_bytes()),
     };
-    let (device, progress) = Watched::checked(image, device, DISK_MEMORY)?;
+    let (device, progress) = Watched::checked(image, device, Tables::Disk)?;
     let opened = match record {
         Some(record) => Recording::open(device, &options, record).map(|(volume, record)| (volume, Some(record))),
         None => Volume::open(device, &options).map(|volume| (volume, None)),

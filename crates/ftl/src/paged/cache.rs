@@ -66,6 +66,15 @@ impl Cache {
         room.unwrap_or_else(|| vec![0; self.entries].into_boxed_slice())
     }
 
+    /// Drops pages as long as there are more than there is room for, and some are not pinned.
+    pub fn shrink(&mut self, is_pinned: impl Fn(u32) -> bool) {
+        while self.pages.len() > self.capacity
+            && let Some(place) = self.choose(&is_pinned)
+        {
+            self.drop_page(place);
+        }
+    }
+
     fn choose(&mut self, is_pinned: impl Fn(u32) -> bool) -> Option<usize> {
         // Twice round, because the first time all may have been used.
         for _ in 0..2 * self.pages.len() {
@@ -117,5 +126,9 @@ mod tests {
         put(&mut cache, 5, &[5]);
         assert_eq!((1..=5).filter(|group| cache.touch(*group)).count(), 2, "there is no more than its capacity again");
         assert_eq!(cache.get(5), Some(&[5; 4][..]));
+        put(&mut cache, 6, &[4, 5]);
+        put(&mut cache, 7, &[4, 5, 6, 7]);
+        cache.shrink(|group| group == 7);
+        assert!(cache.touch(7) && cache.pages.len() == 2, "{:?}", cache.pages);
     }
 }

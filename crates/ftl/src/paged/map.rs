@@ -7,8 +7,8 @@ use crate::map::UNMAPPED;
 use alloc::boxed::Box;
 use alloc::{vec, vec::Vec};
 use margay_flash::{Lpn, Ppn};
-use margay_format::{OwnPages, encode_translation};
-use margay_log::Client;
+use margay_format::{OwnPages, decode_translation, encode_translation, translation_entry};
+use margay_log::{Client, LogError, OwnReader};
 
 /// Groups with trims that are not on flash, at the most.
 const MAX_DUE: usize = 8;
@@ -61,6 +61,10 @@ pub(crate) struct PagedMap {
     pub writing: Option<u32>,
     /// What was encoded last.
     staged: Box<[u32]>,
+    /// A group whose translation page could not be read while the log asked for it.
+    pub unreadable: Option<u32>,
+    /// Translation pages that were read for the log.
+    pub reads: u64,
 }
 
 impl PagedMap {
@@ -75,6 +79,8 @@ impl PagedMap {
             due: Vec::new(),
             writing: None,
             staged: vec![UNMAPPED; entries].into_boxed_slice(),
+            unreadable: None,
+            reads: 0,
         }
     }
 
@@ -104,10 +110,32 @@ impl PagedMap {
         self.cache.make_room(|group| due.contains(&group) || writing == Some(group))
     }
 
+    /// Drops translation pages beyond those that there is room for: more had to be kept for a while.
+    pub fn shrink(&mut self) {
+        let (due, writing) = (&self.due, self.writing);
+        self.cache.shrink(|group| due.contains(&group) || writing == Some(group));
+    }
+
     /// The group, which is in the cache, has to be on flash before the next segment is erased.
     pub fn make_due(&mut self, group: u32) {
         if !self.due.contains(&group) {
             self.due.push(group);
+        }
+    }
+
+    /// Reads the translation page of a group that is not in the cache; `None` if there is none.
+    fn read_group<'a>(&mut self, group: u32, reader: &'a mut dyn OwnReader<Lpn>) -> Result<Option<&'a [u8]>, LogError> {
+        let owner = self.own.trims(group);
+        let Some(ppn) = self.locate(owner) else { return Ok(None) };
+        self.reads += 1;
+        match reader.read(ppn, owner) {
+            Ok(page) if decode_translation(group, page).is_some() => Ok(Some(page)),
+            Err(error) if !error.is_unreadable() => Err(error.into()),
+            // It is made again before the log goes on.
+            Ok(_) | Err(_) => {
+                self.unreadable = Some(group);
+                Err(LogError::OwnerUnknown { ppn })
+            }
         }
     }
 
@@ -157,6 +185,47 @@ impl Client<Lpn> for PagedMap {
             None => self.place(owner),
         };
         (place != UNMAPPED).then_some(Ppn(place))
+    }
+
+    /// Sorts them, so that each translation page is read once, and not through the cache: the cleaner comes by with every victim,
+    /// and would drop what the host needs.
+    fn keep_current(&mut self, pages: &mut Vec<(Lpn, Ppn)>, reader: &mut dyn OwnReader<Lpn>) -> Result<(), LogError> {
+        pages.sort_unstable();
+        let (mut at, mut kept) = (0, 0);
+        while let Some((first, _)) = pages.get(at).copied() {
+            if first.0 >= self.own.exported() {
+                // Tags of pages that are not on any disk of this size are those of no owner.
+                let own = (first.0 - self.own.exported()) as usize;
+                if self.places.get(own) == Some(&pages[at].1.0) {
+                    pages[kept] = pages[at];
+                    kept += 1;
+                }
+                at += 1;
+                continue;
+            }
+            let group = self.own.group_of(first);
+            let end = at + pages[at..].partition_point(|(lpn, _)| *lpn < Lpn(self.own.pages_of(group).end));
+            let is_known = |(lpn, _): &(Lpn, Ppn)| self.changes.get(*lpn).is_some();
+            let page = match self.cache.get(group).is_some() || pages[at..end].iter().all(is_known) {
+                true => None,
+                false => self.read_group(group, reader)?,
+            };
+            while at < end {
+                let (lpn, ppn) = pages[at];
+                let place = self.changes.get(lpn).unwrap_or_else(|| match (self.cache.get(group), page) {
+                    (Some(entries), _) => entries[self.entry(lpn)],
+                    (None, Some(page)) => translation_entry(page, self.entry(lpn) as u32).unwrap_or(UNMAPPED),
+                    (None, None) => UNMAPPED,
+                });
+                if place == ppn.0 {
+                    pages[kept] = (lpn, ppn);
+                    kept += 1;
+                }
+                at += 1;
+            }
+        }
+        pages.truncate(kept);
+        Ok(())
     }
 
     fn pending(&mut self, seq: u64, page: &mut [u8]) -> Option<Lpn> {

@@ -15,6 +15,7 @@ use map::{PagedMap, Sizes};
 use margay_flash::{Flash, FlashError, Lpn, Ppn, ReadStatus, SegmentId};
 use margay_format::{Formatted, OwnPages, PageKind, Store as _, decode_translation};
 use margay_log::{AuditError, Client as _, Content, Hint, Log, LogError};
+use margay_policy::State;
 pub use mount::{PagedLoaded, load_paged};
 
 /// What a map on flash has done.
@@ -28,6 +29,8 @@ pub struct MapCounters {
     pub reads: u64,
     /// Translation pages written. They are part of the log's metadata pages.
     pub writes: u64,
+    /// Those of them that were read to know which pages of a victim are valid.
+    pub cleaner_reads: u64,
     /// Translation pages that could not be read and were made again from the tags of all pages.
     pub rebuilt: u64,
 }
@@ -42,6 +45,7 @@ pub struct PagedFtl<F> {
     page: Vec<u8>,
     /// Groups of pages without a place whose writes were refused and may be on flash all the same.
     refused: Vec<u32>,
+    is_recounting: bool,
 }
 
 /// The least memory that the map of a disk with these pages can have on flash, in bytes.
@@ -52,7 +56,7 @@ pub fn min_map_bytes(own: OwnPages) -> u64 {
 impl<F: Flash> PagedFtl<F> {
     fn with(log: Log<Formatted<F>, Lpn>, map: PagedMap) -> Self {
         let page = vec![0; log.device().geometry().page_bytes() as usize];
-        Self { log, map, counters: MapCounters::default(), page, refused: Vec::new() }
+        Self { log, map, counters: MapCounters::default(), page, refused: Vec::new(), is_recounting: false }
     }
 
     /// Pages exported.
@@ -99,8 +103,10 @@ impl<F: Flash> PagedFtl<F> {
             };
             if is_read.is_none() {
                 self.rebuild(group, &mut entries)?;
-                // It is written again soon.
+                // It is written again soon, and stays in memory until then.
                 self.map.make_due(group);
+                self.map.cache.insert(group, entries);
+                return self.recount();
             }
         } else {
             entries.fill(UNMAPPED);
@@ -109,26 +115,70 @@ impl<F: Flash> PagedFtl<F> {
         Ok(())
     }
 
-    /// A translation page cannot be read: the tags of the valid pages say what it said.
+    /// What the tags say may not be what the translation page said: pages that were trimmed are there again. So pages are
+    /// counted anew, before a segment is taken for empty that is not.
+    #[cold]
+    fn recount(&mut self) -> Result<(), FtlError> {
+        let mut rebuilt = 0;
+        // Another translation page that cannot be read is counted by the loop that found the first.
+        while core::mem::replace(&mut rebuilt, self.counters.rebuilt) != self.counters.rebuilt && !self.is_recounting {
+            self.is_recounting = true;
+            let counts = self.counts();
+            self.is_recounting = false;
+            self.log.recount(&counts?);
+        }
+        Ok(())
+    }
+
+    /// How many pages of each segment the map names.
+    fn counts(&mut self) -> Result<Vec<u32>, FtlError> {
+        let geometry = *self.log.device().geometry();
+        let mut counts = vec![0; geometry.segments() as usize];
+        let mut count = |place: u32| {
+            if place != UNMAPPED {
+                counts[geometry.segment_of(Ppn(place)).index()] += 1;
+            }
+        };
+        self.map.places.iter().for_each(|place| count(*place));
+        for group in 0..self.map.own.groups() {
+            self.load(group)?;
+            self.map.own.pages_of(group).for_each(|lpn| count(self.map.place(Lpn(lpn))));
+        }
+        Ok(counts)
+    }
+
+    /// A translation page cannot be read: of each page of its group the latest counts that is in a segment in use.
     #[cold]
     fn rebuild(&mut self, group: u32, entries: &mut [u32]) -> Result<(), FtlError> {
         self.counters.rebuilt += 1;
         entries.fill(UNMAPPED);
         let pages = self.map.own.pages_of(group);
+        let mut latest = vec![0; entries.len()];
         for segment in (0..self.log.device().geometry().segments()).map(SegmentId) {
+            if !matches!(self.log.segments().state[segment.index()], State::Open | State::Sealed | State::Victim) {
+                continue;
+            }
             let found = self.log.device_mut().scan_segment(segment, None).map_err(LogError::from)?;
-            for page in found.pages.iter().filter(|page| page.kind == PageKind::Data && self.log.is_valid(page.ppn)) {
+            for page in found.pages.iter().filter(|page| page.kind == PageKind::Data) {
                 if let Some(lpn) = u32::try_from(page.owner).ok().filter(|lpn| pages.contains(lpn)) {
-                    entries[(lpn - pages.start) as usize] = page.ppn.0;
+                    let at = (lpn - pages.start) as usize;
+                    if latest[at] <= page.seq {
+                        (latest[at], entries[at]) = (page.seq, page.ppn.0);
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    /// The cleaner does not know whose a page is, because its tag cannot be read: the map says so.
+    /// What the cleaner needs to know of the map and cannot: a translation page that cannot be read is made again, and of a page
+    /// whose tag cannot be read the map says whose it is.
     #[cold]
-    fn name_unknown(&mut self, ppn: Ppn) -> Result<(), FtlError> {
+    fn help_cleaner(&mut self) -> Result<(), FtlError> {
+        if let Some(group) = self.map.unreadable.take() {
+            self.load(group)?;
+        }
+        let Some(ppn) = self.log.unknown_owner() else { return Ok(()) };
         let own = self.map.places.iter().position(|place| *place == ppn.0);
         let own = own.map(|at| Lpn(self.exported_pages() + at as u32));
         let changed = || self.map.changes.iter().find(|(_, place)| *place == ppn.0).map(|(lpn, _)| lpn);
@@ -139,19 +189,15 @@ impl<F: Flash> PagedFtl<F> {
             owner = self.map.own.pages_of(group).map(Lpn).find(|lpn| self.map.place(*lpn) == ppn.0);
             group += 1;
         }
-        match owner {
-            Some(owner) => self.log.name_owner(owner),
-            None => self.log.give_up_unknown(),
-        }
+        self.log.name_owner(owner);
         Ok(())
     }
 
     /// What has to be done before the map changes: there is room for changes, and nothing is unknown.
     fn prepare(&mut self) -> Result<(), FtlError> {
         self.log.begin_work();
-        if let Some(ppn) = self.log.unknown_owner() {
-            self.name_unknown(ppn)?;
-        }
+        self.map.shrink();
+        self.help_cleaner()?;
         while let Some(group) = self.refused.last().copied() {
             self.load(group)?;
             self.map.make_due(group);
@@ -181,7 +227,7 @@ impl<F: Flash> PagedFtl<F> {
                 self.counters.writes += u64::from(is_written);
                 Ok(true)
             }
-            Err(LogError::OwnerUnknown { ppn }) => self.name_unknown(ppn).map(|()| true),
+            Err(LogError::OwnerUnknown { .. }) => self.help_cleaner().map(|()| true),
             Err(LogError::NoSpace { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -196,8 +242,10 @@ impl<F: Flash> PagedFtl<F> {
         self.prepare()?;
         self.place(lpn)?;
         let mut result = self.log.write(&mut self.map, lpn, Content::Page, data, hint, now_us);
-        if let Err(LogError::OwnerUnknown { ppn }) = result {
-            self.name_unknown(ppn)?;
+        // Each time there is one unknown page less.
+        for _ in 0..self.log.device().geometry().pages_per_segment() {
+            let Err(LogError::OwnerUnknown { .. }) = result else { break };
+            self.help_cleaner()?;
             self.place(lpn)?;
             result = self.log.write(&mut self.map, lpn, Content::Page, data, hint, now_us);
         }
@@ -300,12 +348,16 @@ impl<F: Flash> PagedFtl<F> {
             Err(FtlError::Log(LogError::Flash(FlashError::Stopped))) => return Ok(false),
             result => result?,
         }
-        Ok(self.log.idle_step(&mut self.map, budget_pages)?)
+        match self.log.idle_step(&mut self.map, budget_pages) {
+            Err(LogError::OwnerUnknown { .. }) => self.help_cleaner().map(|()| true),
+            result => Ok(result?),
+        }
     }
 
     /// What the map has done.
     pub fn map_counters(&self) -> MapCounters {
-        self.counters
+        let cleaner_reads = self.map.reads;
+        MapCounters { reads: self.counters.reads + cleaner_reads, cleaner_reads, ..self.counters }
     }
 
     /// See [`Log::limit_reads`].
@@ -331,6 +383,7 @@ impl<F: Flash> PagedFtl<F> {
     /// Resets the counters; erase counts are kept.
     pub fn reset_counters(&mut self) {
         self.counters = MapCounters::default();
+        self.map.reads = 0;
         self.log.reset_counters();
     }
 
@@ -342,24 +395,30 @@ impl<F: Flash> PagedFtl<F> {
         self.log.audit(|_, _| true)?;
         let counters = self.counters;
         let mut count = 0u64;
-        let mut taken = vec![0u64; self.log.device().geometry().pages().div_ceil(64) as usize];
+        let geometry = *self.log.device().geometry();
+        let mut counts = vec![0; geometry.segments() as usize];
+        let mut taken = vec![0u64; geometry.pages().div_ceil(64) as usize];
         for owner in (0..self.map.own.owners()).map(Lpn) {
             let place = match owner.0 < self.exported_pages() {
                 true => self.place(owner).map_err(|error| AuditError::new(format!("page {owner}: {error}")))?,
                 false => self.map.locate(owner),
             };
             let Some(ppn) = place else { continue };
-            if !self.log.is_valid(ppn) {
-                return Err(AuditError::new(format!("page {owner} is mapped to page {ppn}, which is not valid")));
-            }
             let (word, bit) = (&mut taken[ppn.index() / 64], 1 << (ppn.0 % 64));
             if *word & bit != 0 {
                 return Err(AuditError::new(format!("page {owner} is mapped to page {ppn}, as another page is")));
             }
             *word |= bit;
             count += 1;
+            counts[geometry.segment_of(ppn).index()] += 1;
         }
         self.counters = counters;
+        for (segment, count) in (0..).map(SegmentId).zip(counts) {
+            let kept = self.log.valid_pages_of(segment);
+            if kept != count {
+                return Err(AuditError::new(format!("segment {segment}: {kept} pages are valid, {count} are mapped")));
+            }
+        }
         let valid = self.log.segments().total_valid;
         if count != valid {
             return Err(AuditError::new(format!("mapped pages: {count}, of {valid} that are valid")));

@@ -95,7 +95,8 @@ impl<F: Flash> PagedFtl<F> {
     pub fn stop(&mut self, anchor: &mut Anchor, superblock: &Superblock) -> Result<bool, FtlError> {
         self.flush()?;
         let encode = |log: &Log<_, Lpn>, map: &PagedMap| {
-            encode_map_checkpoint(superblock, &log.state(), &map.places, map.changes.iter(), &log.valid_words())
+            let counts = log.segments().ids().map(|segment| log.valid_pages_of(segment));
+            encode_map_checkpoint(superblock, &log.state(), &map.places, map.changes.iter(), counts)
         };
         Ok(self.log.stop(&mut self.map, anchor, superblock, encode)?)
     }

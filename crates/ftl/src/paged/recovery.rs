@@ -4,16 +4,16 @@
 use crate::map::UNMAPPED;
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
-use margay_flash::{Flash, FlashError, Lpn, Ppn};
+use margay_flash::{Flash, FlashError, Geometry, Lpn, Ppn};
 use margay_format::{
     FoundPage, Layout, LogState, MapState, OwnPages, Superblock, decode_map_checkpoint, decode_translation,
 };
-use margay_log::{OwnerMap, PageReader, ValidPages, marked_pages};
+use margay_log::{OwnerMap, PageReader, ValidPages};
 
 #[derive(Clone, Debug)]
 pub(crate) struct FoundMap {
     own: OwnPages,
-    pages: u32,
+    geometry: Geometry,
     /// Sequence numbers of the disk's own pages.
     seqs: Vec<u64>,
     pub state: MapState,
@@ -25,15 +25,9 @@ impl FoundMap {
         (place != UNMAPPED).then_some(Ppn(place))
     }
 
-    /// Marks a page valid; false if it cannot be, or another owner has it.
-    fn mark(&mut self, ppn: u32) -> bool {
-        if ppn >= self.pages {
-            return false;
-        }
-        let (word, bit) = (&mut self.state.valid[ppn as usize / 64], 1 << (ppn % 64));
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        is_new
+    /// Counts a page as valid.
+    fn count(&mut self, ppn: Ppn) {
+        self.state.counts[self.geometry.segment_of(ppn).index()] += 1;
     }
 
     /// As of which program each translation page holds. One that cannot be read is given up: then all pages of its group
@@ -59,9 +53,9 @@ impl FoundMap {
         Ok(as_of)
     }
 
-    /// Marks what the translation pages say, where nothing newer was found. An entry that names a page whose segment was
+    /// Counts what the translation pages say, where nothing newer was found. An entry that names a page whose segment was
     /// erased since is that of a page that was trimmed.
-    fn mark_entries<F: Flash>(
+    fn count_entries<F: Flash>(
         &mut self,
         pages: &mut PageReader<'_, F>,
         changes: &mut BTreeMap<u32, (u64, u32)>,
@@ -77,10 +71,11 @@ impl FoundMap {
                 if entry == UNMAPPED || changes.contains_key(&lpn) {
                     continue;
                 }
-                let is_there = entry < self.pages
-                    && pages.first_seq(geometry.segment_of(Ppn(entry))).is_some_and(|first| first <= seq)
-                    && self.mark(entry);
-                if !is_there {
+                let is_there = entry < geometry.pages()
+                    && pages.first_seq(geometry.segment_of(Ppn(entry))).is_some_and(|first| first <= seq);
+                if is_there {
+                    self.count(Ppn(entry));
+                } else {
                     changes.insert(lpn, (seq, UNMAPPED));
                 }
             }
@@ -94,10 +89,10 @@ impl OwnerMap for FoundMap {
 
     fn empty(superblock: &Superblock) -> Self {
         let own = OwnPages::of(superblock);
-        let (owns, pages) = ((own.owners() - own.exported()) as usize, superblock.geometry.pages());
-        let valid = vec![0; pages.div_ceil(64) as usize];
-        let state = MapState { own: vec![UNMAPPED; owns], changes: Vec::new(), valid };
-        Self { own, pages, seqs: vec![0; owns], state }
+        let (owns, geometry) = ((own.owners() - own.exported()) as usize, superblock.geometry);
+        let counts = vec![0; geometry.segments() as usize];
+        let state = MapState { own: vec![UNMAPPED; owns], changes: Vec::new(), counts };
+        Self { own, geometry, seqs: vec![0; owns], state }
     }
 
     fn found(&mut self, page: &FoundPage) -> bool {
@@ -116,7 +111,8 @@ impl OwnerMap for FoundMap {
     }
 
     fn places(&self) -> impl Iterator<Item = Ppn> + '_ {
-        marked_pages(&self.state.valid)
+        let changes = self.state.changes.iter().map(|(_, place)| place);
+        self.state.own.iter().chain(changes).filter(|place| **place != UNMAPPED).map(|place| Ppn(*place))
     }
 
     fn retired_list(&self) -> Option<(Ppn, Lpn)> {
@@ -143,19 +139,19 @@ impl OwnerMap for FoundMap {
             }
         })?;
         for (_, place) in changes.values() {
-            self.mark(*place);
+            self.count(Ppn(*place));
         }
         for owner in (own.exported()..own.owners()).map(Lpn) {
             if let Some(at) = self.place(owner) {
-                self.mark(at.0);
+                self.count(at);
             }
         }
-        self.mark_entries(pages, &mut changes, &mut page)?;
+        self.count_entries(pages, &mut changes, &mut page)?;
         self.state.changes = changes.into_iter().map(|(lpn, (_, place))| (Lpn(lpn), place)).collect();
         Ok(())
     }
 
     fn take_pages(&mut self) -> ValidPages<Lpn> {
-        ValidPages { places: Vec::new(), kept: Vec::new(), valid: core::mem::take(&mut self.state.valid) }
+        ValidPages { places: Vec::new(), kept: Vec::new(), counts: core::mem::take(&mut self.state.counts) }
     }
 }

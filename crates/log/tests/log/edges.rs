@@ -26,7 +26,7 @@ fn used(seq: u64, now: Now, erases: u32) -> Disk<Device> {
     };
     let mut segments = vec![segment; SEGMENTS as usize];
     segments[0] = RestoredSegment { state: State::Reserved, erases: 0, ..segment };
-    let pages = ValidPages { places: Vec::new(), kept: Vec::new(), valid: Vec::new() };
+    let pages = ValidPages { places: Vec::new(), kept: Vec::new(), counts: Vec::new() };
     let restored = Restored { segments, pages, now, seq, free: Vec::new(), retired: Vec::new() };
     let log = Log::restore(device, config, policies(), PAGES, &restored).unwrap();
     let (fresh, _) = formatted(ram(), paced(), PAGES);

@@ -497,10 +497,7 @@ impl<D: Store, O: Owner> Log<D, O> {
                 self.victim = None;
                 self.sorted.clear();
             }
-            None => {
-                self.take(segment);
-                self.correct_count(segment, pages.len() as u32);
-            }
+            None => self.take(segment),
         }
         if erased.is_err() {
             // It stays readable; nothing more is programmed in it.

@@ -1,6 +1,6 @@
 use crate::ConfigError;
 use core::fmt;
-use margay_flash::{FlashError, Ppn};
+use margay_flash::{FlashError, Ppn, SegmentId};
 
 /// Why the log could not do what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,16 @@ pub enum LogError {
         valid_pages: u64,
         /// Data pages of the device.
         data_pages: u64,
+    },
+    /// The map names other pages of a segment than are there: it is damaged. Nothing more is written, since what is moved or
+    /// erased might be what it should name.
+    MapDamaged {
+        /// The segment.
+        segment: SegmentId,
+        /// Pages of it that the map names.
+        named: u32,
+        /// Those of them that are there.
+        found: u32,
     },
     /// The tag of a page that is to be moved cannot be read, and so not whose page it is; see [`crate::Log::name_owner`].
     OwnerUnknown {
@@ -43,6 +53,10 @@ impl fmt::Display for LogError {
             Self::NoSpace { valid_pages, data_pages } => {
                 write!(f, "no free segment can be had by cleaning: {valid_pages} of {data_pages} pages are valid")
             }
+            Self::MapDamaged { segment, named, found } => write!(
+                f,
+                "the map is damaged: it names {named} pages of segment {segment}, and {found} of them are there; nothing more is written; `margay check --repair COPY` makes a disk of what can be read"
+            ),
             Self::OwnerUnknown { ppn } => {
                 write!(f, "the tag of page {ppn}, which is to be moved, cannot be read; try again")
             }

@@ -347,7 +347,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.counters.trims += 1;
         self.placement.trimmed(self.now, ppn);
         self.invalidate(ppn);
-        self.segments.total_valid -= 1;
+        self.segments.total_valid = self.segments.total_valid.saturating_sub(1);
     }
 
     #[inline(always)]
@@ -356,7 +356,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         debug_assert!(self.config.owners_on_flash || self.valid.is_set(ppn), "page {ppn} is invalidated twice");
         self.valid.clear(ppn);
         let valid = &mut self.segments.valid[segment.index()];
-        *valid -= 1;
+        // A map on flash that is damaged may name more pages than there are.
+        *valid = if D::KEEPS_INFO { valid.saturating_sub(1) } else { *valid - 1 };
         let valid = *valid;
         if self.notes_invalidations {
             self.invalidations += 1;

@@ -184,6 +184,10 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.read_owners.unknown = Some(ppn);
             return Err(LogError::OwnerUnknown { ppn });
         }
+        if found.len() as u32 != valid {
+            self.device.stop_writing();
+            return Err(LogError::MapDamaged { segment, named: valid, found: found.len() as u32 });
+        }
         self.read_owners.owners.clear();
         self.read_owners.owners.resize(self.geometry.pages_per_segment() as usize, O::default());
         for (owner, ppn) in &*found {
@@ -193,17 +197,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         let of_segment = |(ppn, _): &(Ppn, Option<O>)| self.geometry.segment_of(*ppn) == segment;
         self.read_owners.named.retain(|named| !of_segment(named));
         self.read_owners.segment = Some(segment);
-        if self.segments.state[segment.index()] == State::Victim {
-            self.correct_count(segment, found.len() as u32);
-        }
         Ok(())
-    }
-
-    /// A segment that no policy knows now holds so many valid pages. Of a map that was damaged, other pages may have been counted
-    /// than it names.
-    pub(crate) fn correct_count(&mut self, segment: SegmentId, valid: u32) {
-        let kept = core::mem::replace(&mut self.segments.valid[segment.index()], valid);
-        self.segments.total_valid = (self.segments.total_valid + u64::from(valid)).saturating_sub(kept.into());
     }
 
     /// A page whose tag cannot be read and that is to be moved: the client finds out whose it is and calls
@@ -222,7 +216,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// How many pages of a segment are valid, those apart that are yet to be written.
     pub fn valid_pages_of(&self, segment: SegmentId) -> u32 {
         let unwritten = self.open_heads().find(|head| head.segment == segment).map_or(0, Head::room);
-        self.segments.valid[segment.index()] - unwritten
+        self.segments.valid[segment.index()].saturating_sub(unwritten)
     }
 
     /// How many pages of each segment were counted anew, by the client.
@@ -238,11 +232,13 @@ impl<D: Store, O: Owner> Log<D, O> {
                 continue;
             }
             let valid = self.segments.valid[segment.index()] - kept + count;
+            let total = self.segments.total_valid + u64::from(*count);
             let is_sealed = self.segments.state[segment.index()] == State::Sealed;
             if is_sealed {
                 self.take(segment);
             }
-            self.correct_count(segment, valid);
+            self.segments.valid[segment.index()] = valid;
+            self.segments.total_valid = total.saturating_sub(kept.into());
             if is_sealed {
                 self.give_back(segment);
             }

@@ -53,6 +53,11 @@ impl<F: Flash> PageReader<'_, F> {
         *self.device.geometry()
     }
 
+    /// Data pages of a segment.
+    pub fn data_pages(&self) -> u32 {
+        self.device.layout().data_pages(self.device.geometry())
+    }
+
     /// Whether a checkpoint said what there is; else the mount scan found it.
     pub fn is_from_checkpoint(&self) -> bool {
         self.scan.report.from_checkpoint

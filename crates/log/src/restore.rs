@@ -128,12 +128,8 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     fn restore_pages(&mut self, restored: &Restored<O>) {
-        let counts = restored.pages.by_segment(&self.geometry);
-        for (valid, count) in self.segments.valid.iter_mut().zip(counts) {
-            // A map on flash that was made up may name a page twice.
-            *valid = count.min(self.segments.data_pages);
-            self.segments.total_valid += u64::from(*valid);
-        }
+        self.segments.valid.copy_from_slice(&restored.pages.by_segment(&self.geometry));
+        self.segments.total_valid = self.segments.valid.iter().map(|count| u64::from(*count)).sum();
         for (ppn, owner) in &restored.pages.places {
             self.valid.fill(ppn.0, ppn.0 + 1, true);
             self.note_owner(*ppn, *owner);

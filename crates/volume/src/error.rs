@@ -139,7 +139,10 @@ impl VolumeError {
     pub fn of_device(&self) -> Option<FlashError> {
         let of_log = |error: &LogError| match error {
             LogError::Flash(error) => Some(*error),
-            LogError::Config(_) | LogError::NoSpace { .. } | LogError::OwnerUnknown { .. } => None,
+            LogError::Config(_)
+            | LogError::NoSpace { .. }
+            | LogError::MapDamaged { .. }
+            | LogError::OwnerUnknown { .. } => None,
         };
         match self {
             Self::Flash(error) | Self::NotFormatted(FindError::Flash(error)) => Some(*error),

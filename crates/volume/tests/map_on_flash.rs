@@ -1,7 +1,7 @@
 //! Disks whose maps are on flash: what they hold, in how much memory, with how much work.
 
 use margay_flash::{Geometry, Lpn, Ppn};
-use margay_format::OwnPages;
+use margay_format::{OwnPages, PageInfo, SegmentInfo, Store as _};
 use margay_media::{Meter, RamFlash, Strict};
 use margay_volume::{
     Disk, FormatOptions, Hint, MapOnFlash, OpenOptions, VolumeError, check, limit_pages, min_map_memory_bytes,
@@ -287,6 +287,66 @@ fn when_the_map_is_lost_in_the_middle_of_life_only_trims_may_be_undone() {
         disk.audit().unwrap();
     }
     assert!(undone > 0, "no trim was undone: the test does not test what it should");
+}
+
+#[test]
+fn translation_pages_that_were_made_up_end_in_errors_at_worst() {
+    let geometry = nand(40);
+    let options = options(&geometry, "m1", 12, 70, 0);
+    let pages = options.exported_pages.unwrap();
+    let mut wrong = 0;
+    for kind in 0..6 {
+        let mut disk = format(geometry, &options);
+        let mut seed = 9;
+        for version in 0..pages * 3 {
+            let lpn = draw(&mut seed, pages);
+            disk.write(lpn, &page(lpn, version), Hint::None, 0).unwrap();
+        }
+        let some = (0..pages).find_map(|lpn| disk.place(lpn).unwrap()).unwrap();
+        let superblock = disk.superblock().clone();
+        let own = OwnPages::of(&superblock);
+        let seq = disk.ftl().log().seq();
+        let free = disk.ftl().log().free_list().next().unwrap();
+        let mut chip = disk.into_device();
+        let superblock = superblock.encode().unwrap();
+        let mut store = margay_format::Formatted::new(&mut chip, own.owners().into(), superblock).unwrap();
+        let info = SegmentInfo { erases: 3, ..SegmentInfo::default() };
+        store.erase(free, info).unwrap();
+        store.begin(free, info).unwrap();
+        let first = geometry.first_page(free).0;
+        let mut data = vec![0; PAGE_BYTES as usize];
+        for at in 0..6 {
+            let entry = |number: u32| match kind {
+                0 => some.0,
+                1 => first + at,
+                2 => geometry.pages() + number,
+                3 => number % 8,
+                4 => draw(&mut seed.clone(), geometry.pages()) + number,
+                _ => some.0 + number % 8,
+            };
+            margay_format::encode_translation(at, seq + u64::from(at), (0..12).map(entry), &mut data);
+            let page = PageInfo { owner: own.trims(at).0.into(), seq: seq + 1 + u64::from(at), ..PageInfo::default() };
+            store.program(Ppn(first + at), &data, page).unwrap();
+        }
+        drop(store);
+        let Ok(mut disk) = Disk::open(chip, &OpenOptions::default()) else { continue };
+        let mut read = page(0, 0);
+        for version in 0..pages * 6 {
+            let lpn = draw(&mut seed, pages);
+            wrong += u32::from(disk.read(lpn, &mut read).is_err());
+            let _ = disk.write(lpn, &page(lpn, version), Hint::None, 0);
+            let _ = disk.idle(4);
+        }
+        // What was written since counts, whatever was there before.
+        for lpn in 0..pages {
+            let _ = disk.trim(lpn, 0);
+            if disk.write(lpn, &page(lpn, 1), Hint::None, 0).is_ok() {
+                assert!(disk.read(lpn, &mut read).unwrap() && read == page(lpn, 1), "kind {kind}, page {lpn}");
+            }
+        }
+        let _ = disk.stop();
+    }
+    assert!(wrong > 0, "the disk made no difference between such maps and its own");
 }
 
 #[test]

@@ -25,9 +25,9 @@ impl FoundMap {
         (place != UNMAPPED).then_some(Ppn(place))
     }
 
-    /// Counts a page as valid.
-    fn count(&mut self, ppn: Ppn) {
-        self.state.counts[self.geometry.segment_of(ppn).index()] += 1;
+    /// How many pages of the segment of a page were counted as valid.
+    fn counted(&mut self, ppn: Ppn) -> &mut u32 {
+        &mut self.state.counts[self.geometry.segment_of(ppn).index()]
     }
 
     /// As of which program each translation page holds. One that cannot be read is given up: then all pages of its group
@@ -61,7 +61,7 @@ impl FoundMap {
         changes: &mut BTreeMap<u32, (u64, u32)>,
         page: &mut [u8],
     ) -> Result<(), FlashError> {
-        let geometry = pages.geometry();
+        let (geometry, data_pages) = (pages.geometry(), pages.data_pages());
         for group in 0..self.own.groups() {
             let owner = self.own.trims(group);
             let Some(at) = self.place(owner) else { continue };
@@ -71,10 +71,12 @@ impl FoundMap {
                 if entry == UNMAPPED || changes.contains_key(&lpn) {
                     continue;
                 }
+                // A map that was made up may name a page twice.
                 let is_there = entry < geometry.pages()
-                    && pages.first_seq(geometry.segment_of(Ppn(entry))).is_some_and(|first| first <= seq);
+                    && pages.first_seq(geometry.segment_of(Ppn(entry))).is_some_and(|first| first <= seq)
+                    && *self.counted(Ppn(entry)) < data_pages;
                 if is_there {
-                    self.count(Ppn(entry));
+                    *self.counted(Ppn(entry)) += 1;
                 } else {
                     changes.insert(lpn, (seq, UNMAPPED));
                 }
@@ -139,11 +141,11 @@ impl OwnerMap for FoundMap {
             }
         })?;
         for (_, place) in changes.values() {
-            self.count(Ppn(*place));
+            *self.counted(Ppn(*place)) += 1;
         }
         for owner in (own.exported()..own.owners()).map(Lpn) {
             if let Some(at) = self.place(owner) {
-                self.count(at);
+                *self.counted(at) += 1;
             }
         }
         self.count_entries(pages, &mut changes, &mut page)?;

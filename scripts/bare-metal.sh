@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../bare"
 target=thumbv7em-none-eabihf
 crates="flash policy format log ftl micro fs hybrid vm"
-programs="disk files"
+programs="disk files tasks"
 export CARGO_TARGET_DIR="$PWD/../target/bare"
 built="$CARGO_TARGET_DIR/$target/release"
 

@@ -31,6 +31,9 @@ done
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+# What of the disk for microcontrollers is not on by default, because it needs more of the processor: its async face.
+cargo clippy -p margay-micro --all-features --all-targets --quiet -- -D warnings
+RUSTDOCFLAGS="-D warnings" cargo doc -p margay-micro --all-features --no-deps --quiet
 # Every crate can be packed for the registry (crates/cli/tests/house.rs looks at the metadata).
 cargo package --workspace --no-verify --allow-dirty --quiet
 # Licences, versions and sources of the dependencies (deny.toml). Building cargo-deny takes minutes, so it is not installed here.
@@ -53,6 +56,7 @@ scripts/bare-metal.sh run
 # The library for C, its header, example and tests.
 scripts/c-library.sh
 cargo test --workspace --quiet
+cargo test -p margay-micro --all-features --quiet
 # Raw flash under a kernel of its own, with power cuts: about two minutes.
 scripts/guest.sh short target/debug/margay
 # The package of Python.

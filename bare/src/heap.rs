@@ -12,7 +12,7 @@ const HEAP_BYTES: usize = 3 << 20;
 struct Arena(UnsafeCell<[u8; HEAP_BYTES]>);
 struct Allocator(UnsafeCell<Heap>);
 
-// SAFETY: the programs have one thread and no interrupts.
+// SAFETY: the programs have one thread, and nothing is allocated or freed in an interrupt.
 unsafe impl Sync for Arena {}
 // SAFETY: likewise.
 unsafe impl Sync for Allocator {}

@@ -7,12 +7,20 @@
 //!
 //! With the feature `embedded-storage`, [`NorFlashDevice`] makes a device of any NOR flash of that crate, and [`ByteDisk`] is
 //! its `Storage`. With the feature `embedded-sdmmc`, [`SharedDisk`] is the block device that its FAT wants.
+#![cfg_attr(
+    feature = "async",
+    doc = "",
+    doc = "With the feature `async`, async tasks ask for pages through a [`Mailbox`], which another context serves. With the features",
+    doc = "`block-device-driver` and `embedded-storage-async`, its [`AsyncDisk`] has the traits of these crates."
+)]
 #![no_std]
 extern crate alloc;
 
-#[cfg(any(feature = "embedded-storage", feature = "embedded-sdmmc"))]
+#[cfg(any(feature = "async", feature = "embedded-storage", feature = "embedded-sdmmc"))]
 mod bytes;
 mod disk;
+#[cfg(feature = "async")]
+mod mailbox;
 mod memory;
 #[cfg(feature = "embedded-storage")]
 mod nor;
@@ -20,9 +28,11 @@ mod nor;
 mod shared;
 mod small;
 
-#[cfg(any(feature = "embedded-storage", feature = "embedded-sdmmc"))]
+#[cfg(any(feature = "async", feature = "embedded-storage", feature = "embedded-sdmmc"))]
 pub use bytes::ByteDisk;
 pub use disk::SmallDisk;
+#[cfg(feature = "async")]
+pub use mailbox::{AsyncDisk, AsyncDiskError, Mailbox, Served, Server, ServerError};
 pub use margay_flash as flash;
 pub use memory::memory_bytes;
 #[cfg(feature = "embedded-storage")]

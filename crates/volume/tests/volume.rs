@@ -329,8 +329,10 @@ fn every_page_that_is_programmed_is_counted_and_the_next_start_knows_of_it() {
 }
 
 /// Images that must stay readable: the first version; the same with tags that name their places; with a checkpoint that
-/// does not list what is not there; with short tags.
-const GOLDEN: [&str; 4] = ["format-1", "format-1-places", "format-1-short", "format-1-short-tags"];
+/// does not list what is not there; with its map on flash, with a bit for each page and with a count for each segment in its
+/// checkpoint; with short tags.
+const GOLDEN: [&str; 6] =
+    ["format-1", "format-1-places", "format-1-short", "format-1-map-bits", "format-1-map", "format-1-short-tags"];
 
 #[test]
 fn golden_images_are_still_read() {

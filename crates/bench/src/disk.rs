@@ -5,7 +5,7 @@ use margay_flash::Geometry;
 use margay_log::Hint;
 use margay_media::{Meter, RamFlash};
 use margay_policy::LevelingSpec;
-use margay_volume::{Disk, FormatOptions, OpenOptions, StoreOptions};
+use margay_volume::{Disk, FormatOptions, OpenOptions, StoreOptions, usual_low_water};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -13,8 +13,6 @@ const SEGMENTS: u32 = 192;
 const PAGES_PER_SEGMENT: u32 = 32;
 const PAGE_BYTES: u32 = 4096;
 const WRITES: u32 = 49_152;
-/// The low-water mark that disks are formatted with.
-const LOW_WATER: u32 = 2;
 
 /// One case: NAND or NOR, how full the disk is, uniform or 90-10, with or without a flush after each write.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +21,8 @@ pub struct Case {
     pub percent: u32,
     pub hot_cold: bool,
     pub durable: bool,
-    /// Cleaning starts when fewer segments are free.
-    pub low_water: u32,
+    /// Cleaning starts when fewer segments are free; `None` for as many as `margay format` chooses.
+    pub low_water: Option<u32>,
     pub writes: u32,
 }
 
@@ -48,24 +46,21 @@ pub struct Cost {
 type Error = Box<dyn std::error::Error>;
 
 impl Case {
-    fn options(&self, selection: &str, placement: &str) -> Result<FormatOptions, Error> {
+    fn options(&self, geometry: &Geometry, selection: &str, placement: &str) -> Result<FormatOptions, Error> {
         let defaults = FormatOptions::default();
-        let store = StoreOptions {
-            selection: selection.parse()?,
-            leveling: LevelingSpec::default(),
-            low_water: self.low_water,
-            high_water: self.low_water,
-            ..defaults.store
-        };
+        let store = StoreOptions { selection: selection.parse()?, leveling: LevelingSpec::default(), ..defaults.store };
         let exported_pages = Some(SEGMENTS * PAGES_PER_SEGMENT * self.percent / 100);
-        Ok(FormatOptions { store, placement: placement.parse()?, exported_pages, ..defaults })
+        let mut options = FormatOptions { store, placement: placement.parse()?, exported_pages, ..defaults };
+        let low_water = self.low_water.map_or_else(|| usual_low_water(geometry, &options), Ok)?;
+        (options.store.low_water, options.store.high_water) = (low_water, low_water);
+        Ok(options)
     }
 
     fn run(&self, selection: &str, placement: &str) -> Result<Cost, Error> {
         let case = self;
         let geometry = Geometry::new(SEGMENTS, PAGES_PER_SEGMENT, PAGE_BYTES)?;
         let geometry = if case.nor { geometry.byte_programmable() } else { geometry.with_spare(256) };
-        let options = self.options(selection, placement)?;
+        let options = self.options(&geometry, selection, placement)?;
         let mut disk = Disk::format(Meter::new(RamFlash::new(geometry)), &options)?;
         let pages = disk.superblock().exported_pages;
         let mut page = vec![0x5A; PAGE_BYTES as usize];
@@ -132,7 +127,7 @@ pub fn measure(case: Case, selection: &str, placement: &str) -> Result<Cost, Str
 pub fn count(args: &[String]) -> Result<(), String> {
     let writes = args.first().and_then(|text| text.parse().ok()).ok_or("usage: disk-count WRITES")?;
     let cost = measure(
-        Case { nor: false, percent: 75, hot_cold: false, durable: false, low_water: LOW_WATER, writes },
+        Case { nor: false, percent: 75, hot_cold: false, durable: false, low_water: None, writes },
         "greedy",
         "m1",
     )?;
@@ -142,8 +137,8 @@ pub fn count(args: &[String]) -> Result<(), String> {
 
 pub fn run(args: &[String]) -> Result<(), String> {
     let low_water = match args.first() {
-        None => LOW_WATER,
-        Some(text) => text.parse().map_err(|_| format!("{text}: a number of segments is wanted"))?,
+        None => None,
+        Some(text) => Some(text.parse().map_err(|_| format!("{text}: a number of segments is wanted"))?),
     };
     let best = [("greedy", "m1"), ("lifetime", "lifetime"), ("cat", "m6"), ("cat", "dac"), ("cost-benefit", "m6")];
     println!(

@@ -97,6 +97,46 @@ fn limit_pages_with(
     Ok(limit.saturating_sub(own.owners() - limit))
 }
 
+/// The least low-water mark with which the bound on a write's work holds as far as it was measured: one segment more than the
+/// placement fills at a time, since all of them may be full at once, and what is being cleaned needs another
+/// (docs/disk.md, "The bound on a write's work"). 2 on a device that has no room for more.
+pub fn usual_low_water(geometry: &Geometry, options: &FormatOptions) -> Result<u32, VolumeError> {
+    let geometry = &options.store.geometry(geometry)?;
+    let exported_pages = options.exported_pages.unwrap_or((u64::from(geometry.pages()) * 9 / 10) as u32);
+    let layout = Layout::new(geometry, u64::from(geometry.pages()))?;
+    let (used, bounding) = bounding_low_water(geometry, &layout, &options.placement, exported_pages);
+    let fits = |low_water: &u32| {
+        let mut options = options.clone();
+        (options.store.low_water, options.store.high_water) = (*low_water, *low_water);
+        let mut enough = placements(&options).filter(|placement| placement.streams() >= used);
+        enough.any(|placement| {
+            limit_pages_with(geometry, &options, &placement).is_ok_and(|limit| exported_pages <= limit)
+        })
+    };
+    Ok((3..=bounding).rev().find(fits).unwrap_or(2))
+}
+
+/// The streams that a placement uses on a disk of this shape, and the low-water mark that bounds a write's work with them.
+fn bounding_low_water(
+    geometry: &Geometry,
+    layout: &Layout,
+    placement: &PlacementSpec,
+    exported_pages: u32,
+) -> (u8, u32) {
+    let filled = f64::from(exported_pages) / f64::from(layout.data_pages(geometry));
+    let used = placement.streams_used(f64::from(geometry.segments()) - filled);
+    (used, u32::from(used) + 1)
+}
+
+/// Whether more pages may be programmed for a write than its bound, because the placement fills more segments at a time than
+/// are kept free.
+pub fn may_exceed_bound(superblock: &Superblock) -> Result<bool, VolumeError> {
+    let layout = Layout::new(&superblock.geometry, OwnPages::of(superblock).owners().into())?;
+    let placement = superblock.placement.parse()?;
+    let (_, bounding) = bounding_low_water(&superblock.geometry, &layout, &placement, superblock.exported_pages);
+    Ok(superblock.low_water < bounding)
+}
+
 /// The least memory that the map of a disk with these options can have on flash, in bytes.
 ///
 /// # Errors

@@ -35,7 +35,7 @@ use alloc::boxed::Box;
 #[cfg(feature = "std")]
 pub use bytes::{Status, Volume};
 pub use check::{CheckReport, DumpedPage, DumpedSegment, check, dump_segment};
-pub use disk::{Disk, find, limit_pages, min_map_memory_bytes};
+pub use disk::{Disk, find, limit_pages, may_exceed_bound, min_map_memory_bytes, usual_low_water};
 pub use error::VolumeError;
 pub use files::{Files, OpenedFiles, check_files, format_files, open_files};
 pub use health::Health;

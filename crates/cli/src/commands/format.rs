@@ -6,6 +6,7 @@ use margay_host::{Existing, NewFile};
 use margay_media::{DeviceSpec, ImageFlash, MtdFlash};
 use margay_volume::{
     AnyFlash, FormatOptions, History, MapOnFlash, StoreOptions, Volume, VolumeError, history, limit_pages,
+    usual_low_water,
 };
 use std::path::Path;
 
@@ -210,13 +211,11 @@ fn format(args: &FormatArgs, device: Watched, history: History, map: Option<MapO
     let defaults = map.map_or_else(FormatOptions::default, FormatOptions::with_map);
     let policies = &args.policies;
     let share = |text: &String| exported_pages(text, geometry.bytes(), geometry.page_bytes());
-    let options = FormatOptions {
+    let mut options = FormatOptions {
         store: StoreOptions {
             selection: policies.selection.unwrap_or(defaults.store.selection),
             leveling: policies.leveling.unwrap_or(defaults.store.leveling),
             max_pages_per_write: policies.max_pages_per_write.unwrap_or(defaults.store.max_pages_per_write),
-            low_water: args.low_water,
-            high_water: args.high_water.unwrap_or(args.low_water),
             uuid: *uuid::Uuid::new_v4().as_bytes(),
             pair_pages: args.flash.pair_pages,
             endurance_erases: endurance(&args.flash, &history)?,
@@ -228,6 +227,15 @@ fn format(args: &FormatArgs, device: Watched, history: History, map: Option<MapO
         read_only_ranges: policies.page_ranges(geometry.page_bytes()),
         map,
     };
+    let low_water = match (args.low_water, args.high_water) {
+        (Some(low_water), _) => low_water,
+        (None, high_water) => {
+            let usual = usual_low_water(&geometry, &options).map_err(|error| of_volume(&args.image, &error))?;
+            usual.min(high_water.unwrap_or(usual))
+        }
+    };
+    options.store.low_water = low_water;
+    options.store.high_water = args.high_water.unwrap_or(low_water);
     let volume = Volume::format(device, &options).map_err(|error| match error {
         VolumeError::TooLarge { percent, .. } => {
             Failure::Usage(format!("{}: {error}{}", args.image.display(), way_out(args, &geometry, &options, percent)))

@@ -9,7 +9,7 @@ use crate::output::print_bytes;
 use comfy_table::Table;
 use margay_flash::{Flash, Ppn, SegmentId};
 use margay_policy::{Segments, State};
-use margay_volume::{OpenOptions, Volume, check as check_volume, dump_segment, find};
+use margay_volume::{OpenOptions, Volume, check as check_volume, dump_segment, find, may_exceed_bound};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -78,7 +78,14 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
         ),
     );
     line("page tags", status.layout.tags_text().into());
-    line("bound on a write", format!("at most {} pages programmed for one host write", superblock.max_pages_per_write));
+    let exceeds = match may_exceed_bound(superblock) {
+        Ok(true) => "; more while room is short, since fewer segments are kept free than the placement fills at a time",
+        _ => "",
+    };
+    line(
+        "bound on a write",
+        format!("at most {} pages programmed for one host write{exceeds}", superblock.max_pages_per_write),
+    );
     let how = if report.from_checkpoint { "from the checkpoint of a clean stop" } else { "no clean stop: mount scan" };
     line("mounted", format!("{how}: {} reads, {} damaged pages", report.reads, report.damaged.len()));
     line("memory", format!("{} bytes", status.memory_bytes));

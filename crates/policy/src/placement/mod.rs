@@ -134,6 +134,11 @@ impl<K: PolicyKind<Build = PlacementBuild>> Spec<K> {
         self.build(1).streams()
     }
 
+    /// Number of streams that the policy uses at most on a disk with so many segments more than its exported pages fill.
+    pub fn streams_used(&self, spare_segments: f64) -> u8 {
+        self.build(1).streams_used(spare_segments)
+    }
+
     /// Whether the policy goes by the stream that the host names ([`Placement::SEES_STREAMS`]).
     pub fn sees_streams(&self) -> bool {
         self.build(1).sees_streams()
@@ -296,6 +301,12 @@ pub trait Placement: fmt::Debug + Send + Sized {
 
     /// Whether the policy goes by the stream that the host names ([`Subject::stream`]).
     const SEES_STREAMS: bool = false;
+
+    /// Number of streams that are used at most on a disk with so many segments more than its exported pages fill.
+    fn streams_used(&self, _spare_segments: f64) -> u8 {
+        self.streams()
+    }
+
     /// Whether [`Segments::sums`] holds the sums of [`Placement::sums_of`] over the valid pages of each segment.
     const SUMS: bool = false;
 

@@ -45,6 +45,11 @@ pub trait Placer: fmt::Debug + Send {
     /// Whether a victim's pages are copied in the order of [`Placer::sort`].
     fn sorts(&self) -> bool;
 
+    /// See [`Placement::streams_used`].
+    fn streams_used(&self, _spare_segments: f64) -> u8 {
+        self.streams()
+    }
+
     /// The stream that a host write goes to. `old` is the copy that it supersedes.
     fn write(&mut self, segments: &Segments, now: Now, subject: Subject, old: Option<(SegmentId, Ppn)>) -> u8;
 
@@ -235,6 +240,10 @@ impl<P: Placement> Placer for WithPages<P> {
 
     fn sorts(&self) -> bool {
         P::SORTS
+    }
+
+    fn streams_used(&self, spare_segments: f64) -> u8 {
+        self.policy.streams_used(spare_segments)
     }
 
     fn write(&mut self, segments: &Segments, now: Now, subject: Subject, old: Option<(SegmentId, Ppn)>) -> u8 {

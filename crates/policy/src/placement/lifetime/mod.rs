@@ -105,8 +105,7 @@ impl Lifetime {
     #[cold]
     fn learn(&mut self, segments: &Segments) {
         let spare = self.spare_segments(segments);
-        let used = 2 + SPARE_SEGMENTS.iter().filter(|least| spare >= **least).count();
-        let mut used = used.min(self.max_streams.into());
+        let mut used = usize::from(self.streams_used(spare));
         let mut regular = [None; CLASSES];
         if spare >= SPARE_SEGMENTS[0] && self.max_streams >= 2 + REGULAR_STREAMS {
             regular = self.regular_streams(segments.data_pages);
@@ -204,6 +203,11 @@ impl Placement for Lifetime {
 
     fn streams(&self) -> u8 {
         self.max_streams
+    }
+
+    fn streams_used(&self, spare_segments: f64) -> u8 {
+        let more = SPARE_SEGMENTS.iter().filter(|least| spare_segments >= **least).count();
+        self.max_streams.min(2 + more as u8)
     }
 
     fn opened_at_start(&self) -> u8 {

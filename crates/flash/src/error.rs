@@ -77,6 +77,8 @@ pub enum FlashError {
     /// A sync has failed, so that nothing is known of what was done since the one before, or many programs one after the
     /// other have. Nothing more is programmed, and no flush succeeds, until the device is opened anew.
     Stopped,
+    /// No page is left to write down which pages were programmed, so that they are not durable.
+    NoPlace,
     /// The chip reported a failed program; the segment has to be retired.
     ProgramFailed {
         /// The page.
@@ -140,6 +142,7 @@ impl fmt::Display for FlashError {
             Self::Stopped => f.write_str(
                 "writing has stopped because a sync failed, or many programs in a row: what was written since the last flush that succeeded may be lost; look at the disk below the device, then open it again",
             ),
+            Self::NoPlace => f.write_str("no page is left to write down which pages were programmed"),
             Self::ProgramFailed { ppn } => write!(f, "programming page {ppn} failed"),
             Self::EraseFailed { segment } => write!(f, "erasing segment {segment} failed"),
         }

@@ -4,7 +4,7 @@
 use crate::bytes::{PutBytes, Reader, U48_MAX};
 use crate::crc::crc32c;
 use crate::formatted::Formatted;
-use crate::paired::{PAIRED_SPARE_BYTES, pairs_geometry};
+use crate::shown::{PAIRED_SPARE_BYTES, pairs_geometry};
 use crate::store::Store;
 use crate::superblock::{Superblock, SuperblockError};
 use crate::tag::{Decoded, PageInfo, PageKind, SegmentInfo};
@@ -173,7 +173,7 @@ impl<F: Flash> Formatted<F> {
             return Err(FlashError::NumbersSpent { ppn: Ppn(0) });
         }
         let mut page = vec![0; self.geometry.page_bytes() as usize];
-        if anchor.next == 0 || anchor.next >= self.geometry.pages_per_segment() {
+        if anchor.next == 0 || anchor.next >= self.layout.anchor_pages(&self.geometry) {
             let erases = anchor.erases.saturating_add(1);
             let info = SegmentInfo { erases, ..SegmentInfo::default() };
             Store::sync(self)?;

@@ -56,6 +56,9 @@ impl<F: Flash> Formatted<F> {
         for (id, _) in segments {
             self.finish(*id, Ppn(0))?;
         }
+        if let Some((summaries, _)) = self.device.summaries() {
+            summaries.settle();
+        }
         Store::sync(self)?;
         Ok(at)
     }

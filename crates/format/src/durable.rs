@@ -198,6 +198,9 @@ impl<F: Flash> Formatted<F> {
     }
 
     fn hand_over(&mut self) -> Result<(), FlashError> {
+        if let Some((summaries, device)) = self.device.summaries() {
+            summaries.cover(device)?;
+        }
         self.device.hold(false)?;
         if self.durable.is_holding { self.device.hold(true) } else { Ok(()) }
     }
@@ -302,6 +305,9 @@ impl<F: Flash> Formatted<F> {
 
     /// Says that a device that is being formatted holds nothing.
     pub fn reset_mark(&mut self) -> Result<(), FlashError> {
+        if let Some((summaries, _)) = self.device.summaries() {
+            summaries.start_empty();
+        }
         self.device.set_mark(self.durable.is_cached.then_some(0))
     }
 

@@ -2,8 +2,9 @@ use crate::bytes::{PutBytes, Reader, U48_MAX};
 use crate::crc::crc32c;
 use crate::durable::Durable;
 use crate::layout::{Layout, LayoutError, Place, VERSION};
-use crate::paired::Paired;
+use crate::shown::Shown;
 use crate::store::{Copied, Store};
+use crate::summaries::LentSegment;
 use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
 use crate::tag::{Decoded, PageInfo, PageKind, SegmentInfo, Tag};
 use alloc::{vec, vec::Vec};
@@ -31,7 +32,7 @@ struct Filling {
 /// A device in margay's format.
 #[derive(Debug)]
 pub struct Formatted<F> {
-    pub(crate) device: Paired<F>,
+    pub(crate) device: Shown<F>,
     pub(crate) geometry: Geometry,
     pub(crate) layout: Layout,
     superblock: [u8; SUPERBLOCK_BYTES],
@@ -103,9 +104,9 @@ impl<F: Flash> Formatted<F> {
     /// Uses a device with the layout for `owners` different owners. `superblock` says whether its pages are in pairs, and is
     /// copied into each segment header of a byte-programmable device.
     pub fn new(device: F, owners: u64, superblock: [u8; SUPERBLOCK_BYTES]) -> Result<Self, LayoutError> {
-        let shape = Superblock::decode(&superblock).map(|superblock| superblock.geometry);
-        let shape = shape.unwrap_or_else(|_| *device.geometry());
-        let device = Paired::new(device, &shape);
+        let known = Superblock::decode(&superblock).map(|superblock| (superblock.geometry, superblock.uuid));
+        let (shape, uuid) = known.unwrap_or_else(|_| (*device.geometry(), [0; 16]));
+        let device = Shown::new(device, &shape, uuid);
         let geometry = *device.geometry();
         let layout = Layout::new(&geometry, owners)?;
         let layout = Layout { names_place: Superblock::names_place(&superblock), ..layout };
@@ -157,6 +158,14 @@ impl<F: Flash> Formatted<F> {
     /// The device.
     pub fn device(&self) -> &F {
         self.device.device()
+    }
+
+    /// The segments that are lent for journal pages, with their erases, as far as the device says so.
+    pub fn find_lent(&mut self) -> Result<Vec<(SegmentId, u32)>, FlashError> {
+        if let Some((summaries, device)) = self.device.summaries() {
+            summaries.scan(device)?;
+        }
+        Ok(self.lent())
     }
 
     /// Tells the device of segments that are never used again and hold nothing that is needed. After a stop, when that is certain.
@@ -374,7 +383,33 @@ impl<F: Flash> Store for Formatted<F> {
 
     fn finish(&mut self, segment: SegmentId, _: Ppn) -> Result<(), FlashError> {
         self.end_filling(segment);
-        Ok(())
+        match self.device.summaries() {
+            Some((summaries, device)) => summaries.finish(device, segment),
+            None => Ok(()),
+        }
+    }
+
+    fn lent(&self) -> Vec<(SegmentId, u32)> {
+        let lent = self.device.summaries_ref().map(|summaries| summaries.lent());
+        lent.map_or_else(Vec::new, |lent| lent.map(|lent| (lent.segment, lent.erases)).collect())
+    }
+
+    fn wants_segment(&self) -> bool {
+        self.device.summaries_ref().is_some_and(|summaries| summaries.wants_segment())
+    }
+
+    fn lend(&mut self, segment: SegmentId, erases: u32) -> Option<LentSegment> {
+        self.device.summaries().and_then(|(summaries, _)| summaries.lend(segment, erases))
+    }
+
+    fn forget(&mut self, segment: SegmentId) {
+        if let Some((summaries, _)) = self.device.summaries() {
+            summaries.forget(segment);
+        }
+    }
+
+    fn take_programs(&mut self) -> u32 {
+        self.device.summaries().map_or(0, |(summaries, _)| summaries.take_programs())
     }
 
     fn read(&mut self, ppn: Ppn, owner: u64, data: &mut [u8]) -> Result<ReadStatus, FlashError> {

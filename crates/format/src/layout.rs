@@ -1,3 +1,4 @@
+use crate::summaries::{LENT_SEGMENTS, summary_pages};
 use core::fmt;
 use margay_flash::Geometry;
 
@@ -98,6 +99,8 @@ pub struct Layout {
     pub summary_pages: u32,
     /// Segments at the start of the device that hold no data: the anchor.
     pub reserved_segments: u32,
+    /// Segments that are lent for journal pages, where tags are in summaries.
+    pub lent_segments: u32,
     /// Bytes of an owner in a window, 2 to 8.
     pub owner_bytes: u8,
     /// Entries of a tag's ledger of erased segments.
@@ -128,6 +131,7 @@ impl Layout {
             header_pages: 0,
             summary_pages: 0,
             reserved_segments: 1,
+            lent_segments: 0,
             owner_bytes,
             ledger: 0,
             window: 0,
@@ -143,6 +147,8 @@ impl Layout {
             (layout.ledger, layout.window) = Self::tail(geometry, owner_bytes);
         } else if has_short_tags(geometry) && owner_bytes <= 6 {
             layout.has_short_tags = true;
+        } else if let Some(summary_pages) = summary_pages(geometry).filter(|_| owner_bytes <= 6) {
+            layout = Self { has_short_tags: true, summary_pages, lent_segments: LENT_SEGMENTS, ..layout };
         } else {
             return Err(LayoutError::NoPlace { spare_bytes: geometry.spare_bytes() });
         }
@@ -176,7 +182,21 @@ impl Layout {
 
     /// Where and in which form the information of pages is kept, for people.
     pub const fn tags_text(&self) -> &'static str {
-        if self.has_short_tags { "in the spare area, short" } else { self.place.tags_text() }
+        match self.has_short_tags {
+            _ if self.has_summaries() => "in a summary of each segment, short",
+            true => "in the spare area, short",
+            false => self.place.tags_text(),
+        }
+    }
+
+    /// Whether tags are in summaries.
+    pub const fn has_summaries(&self) -> bool {
+        self.summary_pages > 0
+    }
+
+    /// Pages of the anchor. With summaries they come in pairs.
+    pub const fn anchor_pages(&self, geometry: &Geometry) -> u32 {
+        geometry.pages_per_segment() / if self.has_summaries() { 2 } else { 1 }
     }
 
     /// Data pages of a segment.

@@ -18,10 +18,11 @@ mod header;
 mod holes;
 mod layout;
 mod log_state;
-mod paired;
 mod retired;
 mod scan;
+mod shown;
 mod store;
+mod summaries;
 mod superblock;
 mod tag;
 mod translation;
@@ -40,12 +41,14 @@ pub use header::{HeaderPage, ObjectHeader, ObjectKind, Time};
 pub use holes::HolePage;
 pub use layout::{Layout, LayoutError, Place, SHORT_TAG_BYTES, TAG_BYTES, VERSION};
 pub use log_state::{LogState, OpenSegment, SegmentRecord, SegmentState};
-pub use paired::{geometry_to_format, shown_geometry};
 pub use retired::{decode_retired, encode_retired};
 pub use scan::{FoundPage, FoundSegment};
+pub use shown::{geometry_to_format, shown_geometry};
 pub use store::{Copied, Plain, Store};
+pub use summaries::LentSegment;
 pub use superblock::{
-    ClientKind, HOLE_PAGES, MAP_ON_FLASH, SHORT_TAGS, SUPERBLOCK_BYTES, Superblock, SuperblockError, TAGS_NAME_PLACE,
+    ClientKind, HOLE_PAGES, MAP_ON_FLASH, SHORT_TAGS, SUPERBLOCK_BYTES, Superblock, SuperblockError, TAGS_IN_SUMMARIES,
+    TAGS_NAME_PLACE,
 };
 pub use tag::{Decoded, Earlier, PageInfo, PageKind, SegmentInfo, Tag};
 pub use translation::{

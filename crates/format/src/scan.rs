@@ -51,6 +51,8 @@ pub struct FoundSegment {
     pub damaged: Vec<Ppn>,
     /// Pages of a device that has a mark, that may be what a power cut left of a program or an erase after the mark.
     pub torn: Vec<Ppn>,
+    /// Its summary cannot be read, so that it is not known what its pages are.
+    pub has_lost_tags: bool,
     /// Format version of tags that are newer than this margay.
     pub newer: Option<u8>,
     /// Erase counts of other segments that were erased and unused when its last page was programmed.
@@ -119,6 +121,10 @@ impl<F: Flash> Formatted<F> {
             return Ok(found);
         }
         if self.device.is_known_erased(segment) {
+            return Ok(found);
+        }
+        if self.layout.has_summaries() && segment.0 > 0 {
+            self.scan_summary(segment, &mut found)?;
             return Ok(found);
         }
         let last = self.see(self.geometry.first_page(segment).0 + self.geometry.pages_per_segment() - 1, &mut found)?;
@@ -314,6 +320,37 @@ impl<F: Flash> Formatted<F> {
         Ok(())
     }
 
+    /// What the summary of a segment says, or the journal.
+    fn scan_summary(&mut self, segment: SegmentId, found: &mut FoundSegment) -> Result<(), FlashError> {
+        found.reads += 1;
+        let first = self.geometry.first_page(segment).0;
+        let may_lack_tags = self.device.summaries_ref().is_some_and(|summaries| summaries.may_lack_tags(segment));
+        for page in (first..first + self.layout.data_pages(&self.geometry)).rev().map(Ppn) {
+            match self.read_tagged(page, &mut []) {
+                Ok((Decoded::Tag(tag), _)) => {
+                    found.see_info(&self.layout, tag.segment);
+                    found.pages.push(FoundPage::of(page, &tag));
+                }
+                // Behind the last tag is what a power cut took.
+                Ok((Decoded::Erased, _)) if found.pages.is_empty() || !may_lack_tags => continue,
+                Ok((Decoded::Newer(version), _)) => found.newer = Some(version),
+                Ok(_) => found.damaged.push(page),
+                Err(FlashError::Uncorrectable { .. }) => {
+                    // The same holds of all of them.
+                    found.has_lost_tags = true;
+                    found.damaged.push(page);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+            if !found.touched {
+                (found.touched, found.next) = (true, Ppn(page.0 + 1));
+            }
+        }
+        found.info = found.info.filter(|info| info.erases > 0);
+        Ok(())
+    }
+
     fn scan_table(
         &mut self,
         segment: SegmentId,
@@ -379,7 +416,12 @@ impl<F: Flash> Formatted<F> {
 
     /// The page of a segment, from `next` on, behind which every page reads as erased.
     pub fn first_blank_page(&mut self, segment: SegmentId, next: Ppn) -> Result<Ppn, FlashError> {
-        let end = self.geometry.first_page(segment).0 + self.geometry.pages_per_segment();
+        let end = self.geometry.first_page(segment).0 + self.geometry.pages_per_segment() - self.layout.summary_pages;
+        if let Some((summaries, device)) = self.device.summaries()
+            && summaries.is_closed(device, segment)?
+        {
+            return Ok(Ppn(end));
+        }
         let mut data = vec![0; self.geometry.page_bytes() as usize];
         let mut spare = vec![0; self.geometry.spare_bytes() as usize];
         let mut blank = next;

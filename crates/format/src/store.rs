@@ -1,3 +1,4 @@
+use crate::summaries::LentSegment;
 use crate::tag::{PageInfo, SegmentInfo};
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
@@ -28,7 +29,8 @@ pub trait Store {
     /// Copies a page to one of a segment that was begun, where it gets the sequence number `seq`.
     fn copy(&mut self, from: Ppn, to: Ppn, owner: u64, seq: u64) -> Result<Copied, FlashError>;
 
-    /// Nothing more will be programmed in a segment that was begun; `next` is its first page left empty.
+    /// Nothing more will be programmed in a segment that was begun; `next` is its first page left empty. After an error the segment
+    /// should be cleaned soon, and be retired after [`FlashError::ProgramFailed`].
     fn finish(&mut self, segment: SegmentId, next: Ppn) -> Result<(), FlashError>;
 
     /// Reads the page of an owner.
@@ -87,6 +89,30 @@ pub trait Store {
     /// Whether the last program failed for a moment, so that the next one may, too.
     fn has_just_failed(&self) -> bool {
         false
+    }
+
+    /// Segments that the log has lent it for pages of its own, with their erases.
+    fn lent(&self) -> Vec<(SegmentId, u32)> {
+        Vec::new()
+    }
+
+    /// Whether the log should lend it another one, if it can.
+    fn wants_segment(&self) -> bool {
+        false
+    }
+
+    /// Is lent an erased segment that was erased so often. Returns one in exchange, if it has enough, which has to be erased before
+    /// use.
+    fn lend(&mut self, _segment: SegmentId, _erases: u32) -> Option<LentSegment> {
+        None
+    }
+
+    /// A segment is never used again, and nothing is needed of what it holds.
+    fn forget(&mut self, _segment: SegmentId) {}
+
+    /// Pages that it has programmed for itself since that was asked last, those of summaries apart.
+    fn take_programs(&mut self) -> u32 {
+        0
     }
 
     /// Nothing is programmed any more: what is in memory is not what is on flash.

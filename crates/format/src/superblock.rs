@@ -1,6 +1,7 @@
 use crate::bytes::{PutBytes, Reader};
 use crate::crc::crc32c;
 use crate::layout::{VERSION, has_short_tags};
+use crate::summaries::summary_pages;
 use crate::translation::max_map_entries;
 use alloc::format;
 use alloc::string::String;
@@ -13,7 +14,7 @@ const MAGIC: &[u8; 8] = b"MARGAY\x00\x01";
 pub const SUPERBLOCK_BYTES: usize = 384;
 
 /// Features that a reader must know; unknown bits keep the device from being mounted.
-pub const KNOWN_INCOMPATIBLE: u32 = HOLE_PAGES | TAGS_NAME_PLACE | MAP_ON_FLASH | SHORT_TAGS;
+pub const KNOWN_INCOMPATIBLE: u32 = HOLE_PAGES | TAGS_NAME_PLACE | MAP_ON_FLASH | SHORT_TAGS | TAGS_IN_SUMMARIES;
 /// Feature of a file system that a reader must know: pages of holes (FORMAT.md, "Holes").
 pub const HOLE_PAGES: u32 = 1;
 /// Feature that a reader must know: the checksum of a tag covers the number of its page.
@@ -24,6 +25,9 @@ pub const MAP_ON_FLASH: u32 = 4;
 /// Feature that a reader must know: tags are short (FORMAT.md, "Short tags"). It is set by writing a superblock with a shape that has no
 /// room for others.
 pub const SHORT_TAGS: u32 = 8;
+/// Feature that a reader must know: tags are short, and in summaries (FORMAT.md, "Summaries"). It is set by writing a superblock with a
+/// shape that has no room for any tag in spare areas.
+pub const TAGS_IN_SUMMARIES: u32 = 16;
 /// Feature that may be ignored: the endurance of segments is behind the other fields. It is set by writing a superblock that names one.
 pub const HAS_ENDURANCE: u32 = 1;
 /// Features that a writer must know; unknown bits allow reading only.
@@ -182,9 +186,13 @@ impl Superblock {
         let len = if has_endurance { len + 4 } else { len };
         let has_map = self.map_entries > 0;
         let len = if has_map { len + 12 } else { len };
-        let shape = if has_short_tags(&self.geometry) { SHORT_TAGS } else { 0 };
+        let shape = match summary_pages(&self.geometry) {
+            Some(_) => TAGS_IN_SUMMARIES,
+            None if has_short_tags(&self.geometry) => SHORT_TAGS,
+            None => 0,
+        };
         let map = if has_map { MAP_ON_FLASH } else { 0 };
-        let incompatible = self.incompatible & !(MAP_ON_FLASH | SHORT_TAGS) | map | shape;
+        let incompatible = self.incompatible & !(MAP_ON_FLASH | SHORT_TAGS | TAGS_IN_SUMMARIES) | map | shape;
         let compatible = self.compatible & !HAS_ENDURANCE | if has_endurance { HAS_ENDURANCE } else { 0 };
         if len > SUPERBLOCK_BYTES || texts.iter().any(|text| text.len() > 255) {
             return Err(SuperblockError::TooLong);

@@ -197,7 +197,7 @@ impl<D: Store> Fs<D> {
             self.write_headers(dirty)?;
         }
         self.log.write_pending(&mut self.index)?;
-        Ok(self.log.device_mut().sync().map_err(margay_log::LogError::from)?)
+        Ok(self.log.sync()?)
     }
 
     /// Writes everything, and returns when all that was done so far survives a power cut.
@@ -206,7 +206,7 @@ impl<D: Store> Fs<D> {
         if self.read_only {
             return Ok(());
         }
-        Ok(self.log.device_mut().sync().map_err(margay_log::LogError::from)?)
+        Ok(self.log.sync()?)
     }
 
     /// Returns when the data of an object survives a power cut, and its attributes too. With `data_only` attributes
@@ -233,7 +233,7 @@ impl<D: Store> Fs<D> {
             self.write_headers(page)?;
         }
         self.log.write_pending(&mut self.index)?;
-        Ok(self.log.device_mut().sync().map_err(margay_log::LogError::from)?)
+        Ok(self.log.sync()?)
     }
 
     /// One step of work for idle time: rewrites a page that the ECC had to correct, or cleans at most `budget_pages`

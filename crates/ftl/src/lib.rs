@@ -216,7 +216,7 @@ impl<D: Store> Ftl<D> {
     /// error, and trims may be undone by a power cut.
     pub fn flush(&mut self) -> Result<(), FtlError> {
         self.log.flush_pending(&mut self.map).map_err(|error| self.worn_out(error))?;
-        Ok(self.log.device_mut().sync().map_err(LogError::from)?)
+        self.log.sync().map_err(|error| self.worn_out(error))
     }
 
     /// With `on`, pages written from now on may reach the device together; without, returns when they have. See

@@ -156,6 +156,7 @@ impl Experiment {
     pub fn config(&self) -> Config {
         Config {
             reserved_segments: self.reserved_segments,
+            lent_segments: 0,
             low_water: self.low_water,
             high_water: self.high_water.max(self.low_water),
             max_pages_per_write: self.max_pages_per_write,

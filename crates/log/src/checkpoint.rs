@@ -69,7 +69,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             }
         }
         self.write_pending(client)?;
-        self.device_mut().sync()?;
+        self.sync()?;
         let Some(segments) = self.reserve_free(count)? else { return Ok(false) };
         let bytes = encode(self, client);
         let seq = self.seq();

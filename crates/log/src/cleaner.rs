@@ -487,6 +487,10 @@ impl<D: Store, O: Owner> Log<D, O> {
                 erased = self.erase_on_device(segment);
             }
         }
+        if erased == Err(FlashError::NoPlace) {
+            // It was not tried.
+            return Err(FlashError::NoPlace.into());
+        }
         if !is_final(&erased) {
             // It may be erased or not, and what it held is nowhere else.
             self.device.stop_writing();
@@ -546,7 +550,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         // The segment may have held what a trim outdated that is not on flash yet, and older copies may be elsewhere.
         let written = self.write_pending(client);
         // Until then what was durable before is nowhere on a device that is cached.
-        self.device.sync()?;
+        self.sync()?;
         written
     }
 

@@ -11,6 +11,8 @@ pub struct Config {
     pub summary_pages: u32,
     /// Segments at the start of the device that are never used for data.
     pub reserved_segments: u32,
+    /// Segments that the log lends its device for pages of its own ([`margay_format::Store::lend`]).
+    pub lent_segments: u32,
     /// The greatest number of pages programmed for one host write, its own page included. Cleaning is then spread over
     /// the writes, and a page is invalidated only when its successor is on flash, as a device that must survive power
     /// cuts needs it. With 0, all cleaning is done when a segment is opened, as in the FMS papers.
@@ -38,6 +40,7 @@ impl Default for Config {
             header_pages: 0,
             summary_pages: 0,
             reserved_segments: 0,
+            lent_segments: 0,
             max_pages_per_write: 0,
             low_water: 3,
             high_water: 3,
@@ -138,7 +141,8 @@ impl Config {
             return Err(ConfigError::Marks { low_water: self.low_water, high_water: self.high_water });
         }
         let segments = geometry.segments();
-        let held = u64::from(self.reserved_segments) + u64::from(self.high_water) - 1 + u64::from(streams);
+        let unused = u64::from(self.reserved_segments) + u64::from(self.lent_segments);
+        let held = unused + u64::from(self.high_water) - 1 + u64::from(streams);
         if held + 1 > u64::from(segments) {
             let needed = u32::try_from(held + 1).unwrap_or(u32::MAX);
             return Err(ConfigError::TooFewSegments { segments, needed });

@@ -11,7 +11,7 @@ pub enum LogError {
     Flash(FlashError),
     /// No free segment, and none can be had by cleaning.
     NoSpace {
-        /// Valid pages on the device.
+        /// Valid pages on the device; 0, as `data_pages`, if only the device has no place for pages of its own.
         valid_pages: u64,
         /// Data pages of the device.
         data_pages: u64,
@@ -31,7 +31,10 @@ impl From<ConfigError> for LogError {
 
 impl From<FlashError> for LogError {
     fn from(error: FlashError) -> Self {
-        Self::Flash(error)
+        match error {
+            FlashError::NoPlace => Self::NoSpace { valid_pages: 0, data_pages: 0 },
+            error => Self::Flash(error),
+        }
     }
 }
 
@@ -40,6 +43,7 @@ impl fmt::Display for LogError {
         match self {
             Self::Config(error) => error.fmt(f),
             Self::Flash(error) => error.fmt(f),
+            Self::NoSpace { data_pages: 0, .. } => FlashError::NoPlace.fmt(f),
             Self::NoSpace { valid_pages, data_pages } => {
                 write!(f, "no free segment can be had by cleaning: {valid_pages} of {data_pages} pages are valid")
             }

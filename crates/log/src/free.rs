@@ -19,6 +19,9 @@ impl<D: Store, O: Owner> Log<D, O> {
             let error = match self.open_segment(&mut free, stream) {
                 Ok(head) => {
                     self.heads[stream as usize] = head;
+                    if D::KEEPS_INFO && self.device.wants_segment() && self.free.len() > 1 {
+                        self.lend()?;
+                    }
                     return Ok(());
                 }
                 Err(error) => error,
@@ -65,6 +68,48 @@ impl<D: Store, O: Owner> Log<D, O> {
         Ok(Head { segment, next, end })
     }
 
+    /// Lends the device the next free segment for pages of its own, in exchange for one that it has used.
+    #[cold]
+    pub(crate) fn lend(&mut self) -> Result<(), LogError> {
+        let next = self.free.iter().position(|free| !self.relocation.is_kept(free.segment));
+        let erased = next.map_or(Ok(None), |next| self.erase_free(next));
+        let segment = match erased {
+            Ok(Some((segment, true))) => segment,
+            // There will be another one.
+            Ok(_) | Err(FlashError::Io { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        self.free.remove(segment);
+        self.segments.state[segment.index()] = State::Reserved;
+        self.note_lent();
+        let Some(returned) = self.device.lend(segment, self.segments.erases[segment.index()]) else { return Ok(()) };
+        self.segments.state[returned.segment.index()] = State::Free;
+        if returned.is_bad {
+            self.retire(returned.segment);
+        } else {
+            self.free.push(FreeSegment::unknown(returned.segment));
+        }
+        Ok(())
+    }
+
+    /// Counts the erases of lent segments, which the device erases itself.
+    fn note_lent(&mut self) {
+        for (segment, erases) in self.device.lent() {
+            let before = core::mem::replace(&mut self.segments.erases[segment.index()], erases);
+            self.segments.total_erases += u64::from(erases.saturating_sub(before));
+            self.segments.max_erases = self.segments.max_erases.max(erases);
+            self.counters.erases += u64::from(erases.saturating_sub(before));
+        }
+    }
+
+    /// Counts the pages that the device has programmed for itself.
+    #[inline]
+    pub(crate) fn note_programs(&mut self) {
+        if D::KEEPS_INFO {
+            self.counters.metadata_pages += u64::from(self.device.take_programs());
+        }
+    }
+
     /// Gives a segment without valid pages free, or retires it. It is erased at once, or, where that needs a sync, before
     /// it is used again: one sync does for all that are free by then.
     pub(crate) fn erase(&mut self, segment: SegmentId) -> Result<(), LogError> {
@@ -79,7 +124,9 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.segments.state[i] = State::Free;
         let info = info_after_erase(&self.segments, segment);
         let freed_seq = self.device.defers_erases().then_some(self.seq);
-        match self.free.give(&mut self.device, segment, info, freed_seq)? {
+        let given = self.free.give(&mut self.device, segment, info, freed_seq);
+        self.note_programs();
+        match given? {
             Freed::Erased => self.count_erase(segment, info),
             Freed::Waits => {}
             Freed::Retired => self.note_retired(segment),
@@ -90,7 +137,9 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// Erases a segment and counts it.
     pub(crate) fn erase_on_device(&mut self, segment: SegmentId) -> Result<(), FlashError> {
         let info = info_after_erase(&self.segments, segment);
-        self.device.erase(segment, info)?;
+        let erased = self.device.erase(segment, info);
+        self.note_programs();
+        erased?;
         self.count_erase(segment, info);
         Ok(())
     }

@@ -384,7 +384,8 @@ impl<D: Store, O: Owner> Log<D, O> {
         let i = head.segment.index();
         self.valid.fill(head.next, head.end, false);
         self.segments.valid[i] -= head.end - head.next;
-        self.device.finish(head.segment, Ppn(head.next))?;
+        let finished = self.device.finish(head.segment, Ppn(head.next));
+        self.note_programs();
         self.counters.metadata_pages += u64::from(self.config.summary_pages);
         self.segments.state[head.segment.index()] = State::Sealed;
         self.segments.sealed_writes[i] = self.now.writes;
@@ -392,7 +393,28 @@ impl<D: Store, O: Owner> Log<D, O> {
         if let Some(leveling) = &mut self.leveling {
             leveling.sealed(&self.segments, head.segment);
         }
+        finished.or_else(|error| self.after_failed_finish(head.segment, error))
+    }
+
+    /// A sealed segment is not as it should be: it is cleaned before any other, and retired if it has failed.
+    #[cold]
+    pub(crate) fn after_failed_finish(&mut self, segment: SegmentId, error: FlashError) -> Result<(), LogError> {
+        match error {
+            FlashError::ProgramFailed { .. } => self.clean_soon(segment, true),
+            FlashError::Io { .. } | FlashError::NoPlace => self.clean_soon(segment, false),
+            error => return Err(error.into()),
+        }
         Ok(())
+    }
+
+    /// A sealed segment is cleaned before any other, and then perhaps retired.
+    pub(crate) fn clean_soon(&mut self, segment: SegmentId, retires: bool) {
+        if retires && !self.retire_queue.contains(&segment) {
+            self.retire_queue.push(segment);
+        }
+        if !self.clean_first.contains(&segment) {
+            self.clean_first.push_back(segment);
+        }
     }
 
     /// Seals the head of a stream while it is full and opens the next segment. Repeats, because the cleaner may fill
@@ -425,7 +447,8 @@ impl<D: Store, O: Owner> Log<D, O> {
     }
 
     pub(crate) fn no_space(&self) -> LogError {
-        let data_segments = self.segments.len() - self.config.reserved_segments;
+        let unused = self.config.reserved_segments + self.config.lent_segments;
+        let data_segments = self.segments.len() - unused;
         let data_pages = u64::from(data_segments) * u64::from(self.segments.data_pages);
         LogError::NoSpace { valid_pages: self.segments.total_valid, data_pages }
     }
@@ -483,6 +506,16 @@ impl<D: Store, O: Owner> Log<D, O> {
     /// The device.
     pub fn device(&self) -> &D {
         &self.device
+    }
+
+    /// Returns when everything that was written so far survives a power cut.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn sync(&mut self) -> Result<(), LogError> {
+        let synced = self.device.sync();
+        self.note_programs();
+        Ok(synced?)
     }
 
     /// The device, for reads that do not count as host reads.

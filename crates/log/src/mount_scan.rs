@@ -129,7 +129,7 @@ impl MountScan {
     ) -> Result<(Self, M), ScanError> {
         let (mut scan, mut map) = (Self::empty(device.geometry().segments()), M::empty(superblock));
         let mut doubtful = Vec::new();
-        for segment in scan.scanned(device.layout().reserved_segments) {
+        for segment in scan.scanned(device)? {
             let mut found = device.scan_segment(segment, Some(mark))?;
             scan.report.reads += found.reads;
             if let Some(version) = found.newer {
@@ -195,13 +195,17 @@ impl MountScan {
         in_use
     }
 
-    /// The segments that may hold data; the reserved ones are noted as such.
-    fn scanned(&mut self, reserved: u32) -> impl Iterator<Item = SegmentId> + use<> {
-        for segment in 0..reserved as usize {
-            self.segments[segment].state = State::Reserved;
-            self.known[segment] = true;
+    /// The segments that may hold data; the reserved ones, and those lent to the device, are noted as such.
+    fn scanned<F: Flash>(&mut self, device: &mut Formatted<F>) -> Result<Vec<SegmentId>, FlashError> {
+        let reserved = (0..device.layout().reserved_segments).map(|id| (SegmentId(id), 0));
+        for (segment, erases) in reserved.chain(device.find_lent()?) {
+            if let Some(found) = self.segments.get_mut(segment.index()) {
+                (found.state, found.erases) = (State::Reserved, erases);
+                self.known[segment.index()] = true;
+            }
         }
-        (reserved..self.segments.len() as u32).map(SegmentId)
+        let ids = (0..).map(SegmentId).zip(&self.segments);
+        Ok(ids.filter(|(_, found)| found.state != State::Reserved).map(|(id, _)| id).collect())
     }
 
     /// On a chip, which does one operation after the other.
@@ -269,7 +273,7 @@ impl MountScan {
         unreadable: &[Ppn],
         reads: &mut u32,
     ) -> Result<Option<Ppn>, ScanError> {
-        for segment in self.scanned(device.layout().reserved_segments) {
+        for segment in self.scanned(device)? {
             let found = device.scan_segment(segment, None)?;
             *reads += found.reads;
             if let Some(version) = found.newer {
@@ -326,7 +330,7 @@ impl MountScan {
                 self.take_page(page, map);
             }
         }
-        if self.segments[id.index()].state == State::Sealed {
+        if self.segments[id.index()].state == State::Sealed || found.has_lost_tags {
             self.report.damaged.extend(found.damaged);
         }
     }

@@ -90,8 +90,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.segments.valid[head.segment.index()] -= 1;
         head.next += 1;
         self.seal(head)?;
-        self.retire_queue.push(head.segment);
-        self.clean_first.push_back(head.segment);
+        self.clean_soon(head.segment, true);
         Ok(())
     }
 
@@ -103,6 +102,7 @@ impl<D: Store, O: Owner> Log<D, O> {
 
     /// A segment was retired.
     pub(crate) fn note_retired(&mut self, segment: SegmentId) {
+        self.device.forget(segment);
         self.segments.state[segment.index()] = State::Bad;
         self.counters.retired_segments += 1;
         self.retired_changed = true;
@@ -140,7 +140,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             if !self.heads[stream as usize].is_open() {
                 match self.open(stream) {
                     // All that were free have failed: the cleaner wins others.
-                    Err(LogError::NoSpace { .. }) => {}
+                    Err(LogError::NoSpace { data_pages: 1.., .. }) => {}
                     result => result?,
                 }
             }

@@ -128,8 +128,9 @@ impl<M: OwnerMap> Recovered<M> {
     /// Erases of each segment, by number, as far as they are known.
     pub fn erases(&self) -> Vec<u32> {
         let anchor = self.work.anchor.erases();
-        let of = |segment: &RestoredSegment| if segment.state == State::Reserved { anchor } else { segment.erases };
-        self.restored.segments.iter().map(of).collect()
+        let has_anchor = |id: usize| id == 0 && self.restored.segments[id].state == State::Reserved;
+        let of = |(id, segment): (usize, &RestoredSegment)| if has_anchor(id) { anchor } else { segment.erases };
+        self.restored.segments.iter().enumerate().map(of).collect()
     }
 }
 
@@ -196,7 +197,19 @@ fn read_checkpoint<F: Flash, M: OwnerMap>(
         return Ok(None);
     };
     let mut segments = restored_segments(&log);
-    if !are_places_possible(device, &segments, map.places()) {
+    let mut reserved = 0;
+    for (segment, erases) in device.find_lent()? {
+        // The checkpoint was written before the last pages of the device's own.
+        let Some(lent) = segments.get_mut(segment.index()).filter(|lent| lent.state == State::Reserved) else {
+            return Ok(None);
+        };
+        lent.erases = erases;
+        reserved += 1;
+    }
+    let of_anchor = device.layout().reserved_segments as usize;
+    if segments.iter().skip(of_anchor).filter(|segment| segment.state == State::Reserved).count() != reserved
+        || !are_places_possible(device, &segments, map.places())
+    {
         return Ok(None);
     }
     // After the checkpoint was read, its segments are free but not blank.

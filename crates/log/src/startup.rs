@@ -6,7 +6,7 @@ use crate::recovery::{StartWork, is_outdated};
 use crate::restore::Restored;
 use crate::{Client, Config, LogError, Owner, Policies};
 use alloc::{vec, vec::Vec};
-use margay_flash::{Flash, FlashError, SegmentId};
+use margay_flash::{Flash, FlashError, Ppn, SegmentId};
 use margay_format::{Anchor, CheckpointAt, Formatted, FreeSegment, Place, Record, Store, Superblock};
 use margay_policy::State;
 
@@ -37,6 +37,9 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             }
         }
         log.count_erases_before();
+        for _ in 0..log.config.lent_segments {
+            log.lend()?;
+        }
         let mut anchor = Anchor::new(log.device.erases_before().first().copied().unwrap_or(0));
         log.device.write_anchor(&mut anchor, superblock, &Record::InUse)?;
         log.open_first()?;
@@ -45,7 +48,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         page[..bytes.len()].copy_from_slice(bytes);
         log.write_own(client, copy, &page)?;
         log.write_pending(client)?;
-        log.device.sync()?;
+        log.sync()?;
         Ok((log, anchor))
     }
 
@@ -65,8 +68,21 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
     /// again, writes the page again that was programmed last, because after a power cut it may not stay readable, and
     /// makes sure that a segment is free. Returns the anchor that the next stop needs; `None` if nothing may be written, because
     /// neither the anchor nor the checkpoint that it names can be erased any more, and no page be copied that would outdate it: a later
-    /// mount would go by that checkpoint.
+    /// mount would go by that checkpoint; or because the device has no place for pages of its own.
     pub fn start<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        superblock: &Superblock,
+        restored: &Restored<O>,
+        work: StartWork,
+    ) -> Result<Option<Anchor>, LogError> {
+        match self.start_writing(client, superblock, restored, work) {
+            Err(LogError::NoSpace { data_pages: 0, .. }) => Ok(None),
+            result => result,
+        }
+    }
+
+    fn start_writing<C: Client<O>>(
         &mut self,
         client: &mut C,
         superblock: &Superblock,
@@ -105,6 +121,15 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         if self.free_segments() == 0 {
             self.fill_on(restored)?;
         }
+        restored.retired.iter().for_each(|segment| self.device.forget(*segment));
+        // A power cut may have left segments without the summary that ends them.
+        for segment in self.segments.ids() {
+            if self.segments.state[segment.index()] == State::Sealed
+                && let Err(error) = self.device.finish(segment, Ppn(0))
+            {
+                self.after_failed_finish(segment, error)?;
+            }
+        }
         if let Some(Suspect { ppn, page, data }) = suspect {
             if !self.has_room() {
                 self.erase_empty()?;
@@ -114,7 +139,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
                 Ok(()) | Err(LogError::NoSpace { .. }) => {}
                 Err(error) => return Err(error),
             }
-            self.device_mut().sync()?;
+            self.sync()?;
         }
         while self.free_segments() == 0 && self.erase_empty()? {}
         if checkpoint.is_none() {

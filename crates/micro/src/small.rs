@@ -77,6 +77,7 @@ pub fn config(layout: &Layout) -> Config {
         header_pages: layout.header_pages,
         summary_pages: layout.summary_pages,
         reserved_segments: layout.reserved_segments,
+        lent_segments: layout.lent_segments,
         max_pages_per_write: MAX_PAGES_PER_WRITE,
         low_water: LOW_WATER,
         high_water: LOW_WATER,

@@ -153,7 +153,7 @@ impl WearOut<'_> {
         let setup = self.setup;
         let mut device = device(setup);
         device.wear_out_after(12);
-        let mut oracle = Oracle::new(setup.pages());
+        let mut oracle = Oracle::new(setup.pages()).cached(setup.chip.needs_flush(false));
         let mut disk = text("format", setup.format(&mut device))?;
         let mut round = 0;
         let error = loop {

@@ -72,7 +72,7 @@ impl TrialTarget for Trial<'_> {
 
     fn base<D: TrialDevice>(&self, mut device: D, clean: bool) -> (D, Oracle) {
         let setup = self.setup;
-        let is_cached = device.is_cached();
+        let is_cached = setup.chip.needs_flush(device.is_cached());
         let mut oracle = Oracle::new(setup.pages()).cached(is_cached);
         if is_cached {
             oracle = oracle.in_order();
@@ -112,7 +112,7 @@ impl TrialTarget for Trial<'_> {
     }
 
     fn go_on<D: TrialDevice>(&self, device: &mut D, oracle: &mut Oracle) -> Result<(), String> {
-        let is_cached = device.is_cached();
+        let is_cached = self.setup.chip.needs_flush(device.is_cached());
         let pages = self.setup.pages();
         let Some(mut disk) = self.mounted(device)? else { return Err("the power is on and was lost".into()) };
         let more = script(pages, 3 * pages as usize, self.seed ^ 0x0DD);

@@ -20,11 +20,14 @@ pub enum Chip {
     Nor,
     /// NAND without a usable spare area: pages in pairs.
     Pairs,
+    /// The same with tags in summaries.
+    Summaries,
 }
 
 impl Chip {
     /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Nand, Self::SmallSpare, Self::ShortTags, Self::Nor, Self::Pairs];
+    pub const ALL: [Self; 6] =
+        [Self::Nand, Self::SmallSpare, Self::ShortTags, Self::Nor, Self::Pairs, Self::Summaries];
     /// Those that a hybrid-mapped store is on: it needs whole tags.
     pub const HYBRID: [Self; 4] = [Self::Nand, Self::SmallSpare, Self::Nor, Self::Pairs];
 
@@ -34,10 +37,17 @@ impl Chip {
             Self::SmallSpare => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(64)),
             Self::ShortTags => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(38)),
             Self::Pairs => Geometry::new(segments, pages * 2, 512),
+            // One page is the summary, and three segments are for the journal.
+            Self::Summaries => Geometry::new(segments + 3, pages + 1, 512).map(|geometry| geometry.with_spare(10)),
             // Two header pages hold the table.
             Self::Nor => Geometry::new(segments, pages + 2, 512).map(Geometry::byte_programmable),
         }
         .expect("a small geometry is possible")
+    }
+
+    /// Whether what was written to this kind of chip, on a device that is cached or is not, is durable after a flush only.
+    pub(crate) fn needs_flush(self, is_cached: bool) -> bool {
+        is_cached || self == Self::Summaries
     }
 
     /// The page of the chip that holds the data of a page of the log.
@@ -63,7 +73,7 @@ pub struct Setup {
 }
 
 /// Policies and marks of the campaigns: small, so that much happens in few operations.
-pub(crate) fn store_options(selection: &str, leveling: &str) -> StoreOptions {
+pub(crate) fn store_options(chip: Chip, selection: &str, leveling: &str) -> StoreOptions {
     let defaults = FormatOptions::default().store;
     StoreOptions {
         selection: SelectionSpec::known(selection),
@@ -72,7 +82,7 @@ pub(crate) fn store_options(selection: &str, leveling: &str) -> StoreOptions {
         low_water: 2,
         high_water: 2,
         uuid: [1; 16],
-        pair_pages: true,
+        pair_pages: chip == Chip::Pairs,
         ..defaults
     }
 }
@@ -81,7 +91,7 @@ impl Setup {
     /// A small device, as full as it can be with any placement to the percentage.
     pub fn new(chip: Chip, selection: &str, placement: &str, leveling: &str, percent: u32) -> Self {
         let geometry = chip.geometry(SEGMENTS, 8);
-        let store = store_options(selection, leveling);
+        let store = store_options(chip, selection, leveling);
         let with = |placement: &str| FormatOptions {
             store: store.clone(),
             placement: PlacementSpec::known(placement),

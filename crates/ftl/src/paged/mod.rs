@@ -279,7 +279,7 @@ impl<F: Flash> PagedFtl<F> {
     pub fn flush(&mut self) -> Result<(), FtlError> {
         self.prepare()?;
         self.log.flush_pending(&mut self.map).map_err(|error| self.worn_out(error))?;
-        Ok(self.log.device_mut().sync().map_err(LogError::from)?)
+        self.log.sync().map_err(|error| self.worn_out(error))
     }
 
     /// As [`crate::Ftl::hold`].

@@ -100,7 +100,7 @@ impl Setup {
 
     fn format<'d, D: Flash>(&self, device: &'d mut D) -> Result<FileSystem<'d, D>, VolumeError> {
         let FilePolicies { selection, leveling, allocator } = self.policies;
-        let store = StoreOptions { selection, leveling, ..store_options("greedy", "none") };
+        let store = StoreOptions { selection, leveling, ..store_options(self.chip, "greedy", "none") };
         format_files(device, &FilesFormatOptions { store, allocator })
     }
 
@@ -182,7 +182,7 @@ impl TrialTarget for Trial {
     }
 
     fn go_on<D: TrialDevice>(&self, device: &mut D, oracle: &mut Oracle) -> Result<(), String> {
-        let is_cached = device.is_cached();
+        let is_cached = self.setup.chip.needs_flush(device.is_cached());
         let mut fs = self.setup.remount(device)?;
         let more = script(150, self.seed ^ 0x0DD);
         run(&mut fs, oracle, &more).map_err(|error| format!("going on: {error}"))?;

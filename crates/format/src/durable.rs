@@ -199,7 +199,7 @@ impl<F: Flash> Formatted<F> {
 
     fn hand_over(&mut self) -> Result<(), FlashError> {
         if let Some((summaries, device)) = self.device.summaries() {
-            summaries.cover(device)?;
+            summaries.flush(device)?;
         }
         self.device.hold(false)?;
         if self.durable.is_holding { self.device.hold(true) } else { Ok(()) }

@@ -398,6 +398,10 @@ impl<F: Flash> Store for Formatted<F> {
         self.device.summaries_ref().is_some_and(|summaries| summaries.wants_segment())
     }
 
+    fn lacks_segment(&self) -> bool {
+        self.device.summaries_ref().is_some_and(|summaries| summaries.lacks_segment())
+    }
+
     fn lend(&mut self, segment: SegmentId, erases: u32) -> Option<LentSegment> {
         self.device.summaries().and_then(|(summaries, _)| summaries.lend(segment, erases))
     }

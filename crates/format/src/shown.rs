@@ -234,7 +234,7 @@ impl<F: Flash> Flash for Shown<F> {
 
     fn sync(&mut self) -> Result<(), FlashError> {
         if let Shape::Summaries(summaries) = &mut self.shape {
-            summaries.cover(&mut self.device)?;
+            summaries.flush(&mut self.device)?;
         }
         self.device.sync()
     }

@@ -101,6 +101,11 @@ pub trait Store {
         false
     }
 
+    /// Whether it wants one even if one less is free then.
+    fn lacks_segment(&self) -> bool {
+        false
+    }
+
     /// Is lent an erased segment that was erased so often. Returns one in exchange, if it has enough, which has to be erased before
     /// use.
     fn lend(&mut self, _segment: SegmentId, _erases: u32) -> Option<LentSegment> {

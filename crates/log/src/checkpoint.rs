@@ -70,6 +70,22 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         }
         self.write_pending(client)?;
         self.sync()?;
+        match self.write_stop(client, anchor, superblock, count, encode) {
+            // The device has no place for pages of its own any more.
+            Err(LogError::NoSpace { data_pages: 0, .. }) => Ok(false),
+            result => result,
+        }
+    }
+
+    /// Writes a checkpoint of so many segments, and the record that names it.
+    fn write_stop<C: Client<O>>(
+        &mut self,
+        client: &C,
+        anchor: &mut Anchor,
+        superblock: &Superblock,
+        count: u32,
+        encode: impl Fn(&Self, &C) -> Vec<u8>,
+    ) -> Result<bool, LogError> {
         let Some(segments) = self.reserve_free(count)? else { return Ok(false) };
         let bytes = encode(self, client);
         let seq = self.seq();

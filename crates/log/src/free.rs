@@ -19,10 +19,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             let error = match self.open_segment(&mut free, stream) {
                 Ok(head) => {
                     self.heads[stream as usize] = head;
-                    if D::KEEPS_INFO && self.device.wants_segment() && self.free.len() > 1 {
-                        self.lend()?;
-                    }
-                    return Ok(());
+                    return self.lend_if_wanted();
                 }
                 Err(error) => error,
             };
@@ -66,6 +63,14 @@ impl<D: Store, O: Owner> Log<D, O> {
             self.placement.clear(Ppn(first), self.geometry.pages_per_segment());
         }
         Ok(Head { segment, next, end })
+    }
+
+    /// Lends the device a segment if it wants one and enough are free.
+    #[inline]
+    pub(crate) fn lend_if_wanted(&mut self) -> Result<(), LogError> {
+        let is_wanted = D::KEEPS_INFO && self.device.wants_segment();
+        // Of an exchange there are as many free as before.
+        if is_wanted && self.free.len() > usize::from(self.device.lacks_segment()) { self.lend() } else { Ok(()) }
     }
 
     /// Lends the device the next free segment for pages of its own, in exchange for one that it has used.
@@ -131,7 +136,7 @@ impl<D: Store, O: Owner> Log<D, O> {
             Freed::Waits => {}
             Freed::Retired => self.note_retired(segment),
         }
-        Ok(())
+        self.lend_if_wanted()
     }
 
     /// Erases a segment and counts it.

@@ -515,7 +515,8 @@ impl<D: Store, O: Owner> Log<D, O> {
     pub fn sync(&mut self) -> Result<(), LogError> {
         let synced = self.device.sync();
         self.note_programs();
-        Ok(synced?)
+        synced?;
+        self.lend_if_wanted()
     }
 
     /// The device, for reads that do not count as host reads.

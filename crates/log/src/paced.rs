@@ -160,7 +160,9 @@ impl<D: Store, O: Owner> Log<D, O> {
     pub(crate) fn keep_pace<C: Client<O>>(&mut self, client: &mut C, max_pages: u32) -> Result<(), LogError> {
         let free = self.free.len() as u32;
         let enough = if self.is_cleaning { self.config.high_water } else { self.config.low_water };
-        self.is_cleaning = free < enough + self.ahead + u32::from(self.relocation.wants_room());
+        let lent = D::KEEPS_INFO && self.device.lacks_segment();
+        let more = u32::from(self.relocation.wants_room()) + u32::from(lent);
+        self.is_cleaning = free < enough + self.ahead + more;
         if self.is_cleaning || self.has_victim_at_hand() {
             self.clean_in_step(client, max_pages)?;
         }

@@ -37,8 +37,8 @@ impl Chip {
             Self::SmallSpare => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(64)),
             Self::ShortTags => Geometry::new(segments, pages, 512).map(|geometry| geometry.with_spare(38)),
             Self::Pairs => Geometry::new(segments, pages * 2, 512),
-            // One page is the summary, and three segments are for the journal.
-            Self::Summaries => Geometry::new(segments + 3, pages + 1, 512).map(|geometry| geometry.with_spare(10)),
+            // One page is the summary, and four segments are for the journal.
+            Self::Summaries => Geometry::new(segments + 4, pages + 1, 512).map(|geometry| geometry.with_spare(10)),
             // Two header pages hold the table.
             Self::Nor => Geometry::new(segments, pages + 2, 512).map(Geometry::byte_programmable),
         }

@@ -9,7 +9,7 @@ mod scan;
 
 use crate::layout::SHORT_TAG_BYTES;
 pub(crate) use crate::summaries::page::{LENT_SEGMENTS, summary_pages};
-use crate::summaries::page::{JournalPage, SummaryPage, TagBytes, journal_tags, tags_of_page};
+use crate::summaries::page::{JournalPage, MAX_ERASED, SummaryPage, TagBytes, journal_tags, tags_of_page};
 use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
@@ -84,8 +84,10 @@ pub struct Summaries {
     order: u64,
     /// What was programmed before it is in the journal.
     written: u64,
-    /// A segment that is going to be erased, which the journal has to say.
-    erased: Option<SegmentId>,
+    /// What was programmed before it was there when the device was opened.
+    found: u64,
+    /// Segments that were erased since the journal has said something of them.
+    erased: Vec<SegmentId>,
     /// The journal has to say something although nothing was programmed.
     must_write: bool,
     /// What was programmed last before the device was opened, which a power cut may have interrupted, is not all written again.
@@ -128,7 +130,8 @@ impl Summaries {
             open: Vec::new(),
             order: 0,
             written: 0,
-            erased: None,
+            found: 0,
+            erased: Vec::new(),
             must_write: false,
             is_doubtful: false,
             in_journal: BTreeSet::new(),
@@ -159,7 +162,12 @@ impl Summaries {
 
     /// Whether the log should lend another segment, if it can.
     pub fn wants_segment(&self) -> bool {
-        self.wants_segment || self.spares.iter().any(|spare| spare.is_bad)
+        self.wants_segment || self.lacks_segment()
+    }
+
+    /// Whether a segment has failed, so that it is wanted even if one less is free then.
+    pub fn lacks_segment(&self) -> bool {
+        self.lent().filter(|lent| !lent.is_bad).count() < LENT_SEGMENTS as usize
     }
 
     /// Takes an erased segment. Returns one that is not needed any more, once the next journal page is on flash, as it is before
@@ -265,25 +273,16 @@ impl Summaries {
     /// Erases a segment, when everything that was programmed before is durable.
     pub fn erase<F: Flash>(&mut self, device: &mut F, segment: SegmentId) -> Result<(), FlashError> {
         self.scan(device)?;
-        let own = self.position(segment).map(|at| self.open.swap_remove(at));
+        self.cover(device)?;
+        self.sync_cached(device)?;
         self.cache.retain(|sealed| sealed.segment != segment);
-        self.erased = self.in_journal.contains(&segment).then_some(segment);
-        let mut erased = self.cover(device).and_then(|()| self.sync_cached(device));
-        self.erased = None;
-        if erased.is_ok() {
-            self.in_journal.remove(&segment);
-            erased = device.erase(segment);
+        device.erase(segment)?;
+        self.forget(segment);
+        // Until the journal says so its tags stand for pages that are superseded, as those of a segment that is not erased yet.
+        if self.in_journal.remove(&segment) {
+            self.erased.push(segment);
         }
-        if let Some(mut own) = own.filter(|_| erased.is_err()) {
-            // It may still hold what is needed, and the journal may say that it does not.
-            own.is_closed = true;
-            for entry in &mut own.entries {
-                entry.order = self.order;
-                self.order += 1;
-            }
-            self.open.push(own);
-        }
-        erased
+        Ok(())
     }
 
     /// Makes the tags durable that are in memory only, in the order of their programs, so that after a power cut there is what
@@ -296,7 +295,7 @@ impl Summaries {
         let mut tries = 0;
         loop {
             let tags = self.tags_from(self.written);
-            if tags.is_empty() && self.erased.is_none() && !self.must_write {
+            if tags.is_empty() && !self.must_write {
                 return Ok(());
             }
             let Some(current) = self.journal.last().filter(|_| self.next < self.geometry.pages_per_segment()) else {
@@ -306,15 +305,17 @@ impl Summaries {
             };
             let (segment, index) = (current.segment, self.next);
             self.next += 1;
-            let count = tags.len().min(journal_tags(self.geometry.page_bytes()));
+            let erased: Vec<_> = self.erased.iter().copied().take(MAX_ERASED).collect();
+            let count = tags.len().min(journal_tags(self.geometry.page_bytes(), erased.len()));
+            // No tag of a segment before it is known that it was erased.
+            let count = if erased.len() < self.erased.len() { 0 } else { count };
             let is_all = count == tags.len();
-            // Only behind the tags of the copies of what it held.
-            let erased = self.erased.filter(|_| is_all);
-            match self.put(device, self.ppn(segment, index), (self.start, is_all), erased, &tags[..count]) {
+            match self.put(device, self.ppn(segment, index), (self.start, is_all), &erased, &tags[..count]) {
                 Ok(()) => {
+                    self.erased.drain(..erased.len());
                     self.written = tags[..count].last().map_or(self.written, |(order, ..)| order + 1);
                     if is_all {
-                        (self.erased, self.must_write, self.is_doubtful) = (None, false, false);
+                        (self.must_write, self.is_doubtful) = (false, false);
                     }
                 }
                 Err(FlashError::ProgramFailed { .. }) => {
@@ -324,6 +325,14 @@ impl Summaries {
                 Err(FlashError::Io { .. }) if tries < MAX_TRIES => tries += 1,
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// The same for a flush. What was there when the device was opened need not be written down again for one.
+    pub fn flush<F: Flash>(&mut self, device: &mut F) -> Result<(), FlashError> {
+        match self.cover(device) {
+            Err(FlashError::NoPlace) if self.tags_from(self.found.max(self.written)).is_empty() => Ok(()),
+            result => result,
         }
     }
 
@@ -366,10 +375,10 @@ impl Summaries {
         let tags = self.tags_from(0);
         let mut left = &tags[..];
         for index in 0..self.geometry.pages_per_segment() - ROOM {
-            let count = left.len().min(journal_tags(self.geometry.page_bytes()));
+            let count = left.len().min(journal_tags(self.geometry.page_bytes(), 0));
             let is_last = count == left.len();
             let start = if is_last { first } else { self.start };
-            match self.put(device, self.ppn(segment, index), (start, is_last), None, &left[..count]) {
+            match self.put(device, self.ppn(segment, index), (start, is_last), &[], &left[..count]) {
                 Ok(()) => left = &left[count..],
                 // By its first page a segment of the journal is found.
                 Err(FlashError::Io { .. }) if tries < MAX_TRIES && index > 0 => {
@@ -385,7 +394,8 @@ impl Summaries {
                 }
                 self.journal.extend(current);
                 (self.start, self.next, self.written) = (first, index + 1, self.order);
-                (self.erased, self.must_write, self.is_doubtful) = (None, false, false);
+                (self.must_write, self.is_doubtful) = (false, false);
+                self.erased.clear();
                 self.wants_segment = true;
                 self.in_journal = self.open.iter().map(|open| open.segment).collect();
                 return Ok(());
@@ -400,7 +410,7 @@ impl Summaries {
         device: &mut F,
         ppn: Ppn,
         (start, is_last): (u64, bool),
-        erased: Option<SegmentId>,
+        erased: &[SegmentId],
         tags: &[(u64, Ppn, TagBytes)],
     ) -> Result<(), FlashError> {
         let number = self.number;
@@ -410,7 +420,7 @@ impl Summaries {
             start,
             settled: if self.is_doubtful && !is_last { self.settled } else { number },
             lent: self.lent().map(|lent| (lent.segment, lent.erases)).collect(),
-            erased,
+            erased: erased.to_vec(),
             tags: tags.iter().map(|(_, ppn, tag)| (*ppn, *tag)).collect(),
         };
         page.encode(&self.uuid, ppn, &mut self.page);

@@ -223,6 +223,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         if let Some(leveling) = &mut self.leveling {
             leveling.taken(segment);
         }
+        self.clean_first.retain(|waiting| *waiting != segment);
         self.segments.state[segment.index()] = State::Victim;
         self.read_owners.forget();
     }

@@ -378,6 +378,9 @@ impl<F: Flash> Store for Formatted<F> {
         };
         let result = self.put(PageKind::Data, to, &scratch, page, data_crc);
         self.scratch = scratch;
+        if let Some((summaries, _)) = self.device.summaries().filter(|_| result.is_ok()) {
+            summaries.note_copy(to);
+        }
         result.map(|()| copied)
     }
 
@@ -404,6 +407,10 @@ impl<F: Flash> Store for Formatted<F> {
 
     fn lend(&mut self, segment: SegmentId, erases: u32) -> Option<LentSegment> {
         self.device.summaries().and_then(|(summaries, _)| summaries.lend(segment, erases))
+    }
+
+    fn make_place(&mut self) -> Result<(), FlashError> {
+        self.device.summaries().map_or(Ok(()), |(summaries, device)| summaries.make_place(device))
     }
 
     fn forget(&mut self, segment: SegmentId) {

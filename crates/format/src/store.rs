@@ -112,6 +112,11 @@ pub trait Store {
         None
     }
 
+    /// Returns when there is a place for what makes a whole segment durable that is going to be written.
+    fn make_place(&mut self) -> Result<(), FlashError> {
+        Ok(())
+    }
+
     /// A segment is never used again, and nothing is needed of what it holds.
     fn forget(&mut self, _segment: SegmentId) {}
 

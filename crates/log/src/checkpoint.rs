@@ -50,6 +50,24 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         superblock: &Superblock,
         encode: impl Fn(&Self, &C) -> Vec<u8>,
     ) -> Result<bool, LogError> {
+        if self.config.lent_segments > 0 {
+            // What the host has written has to be durable even if there is no room for more.
+            self.sync()?;
+        }
+        match self.try_stop(client, anchor, superblock, encode) {
+            // The device has no place for pages of its own any more.
+            Err(LogError::NoSpace { data_pages: 0, .. }) => Ok(false),
+            result => result,
+        }
+    }
+
+    fn try_stop<C: Client<O>>(
+        &mut self,
+        client: &mut C,
+        anchor: &mut Anchor,
+        superblock: &Superblock,
+        encode: impl Fn(&Self, &C) -> Vec<u8>,
+    ) -> Result<bool, LogError> {
         self.end_relocation()?;
         self.write_pending(client)?;
         let len_bytes = encode(self, client).len();
@@ -70,22 +88,6 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         }
         self.write_pending(client)?;
         self.sync()?;
-        match self.write_stop(client, anchor, superblock, count, encode) {
-            // The device has no place for pages of its own any more.
-            Err(LogError::NoSpace { data_pages: 0, .. }) => Ok(false),
-            result => result,
-        }
-    }
-
-    /// Writes a checkpoint of so many segments, and the record that names it.
-    fn write_stop<C: Client<O>>(
-        &mut self,
-        client: &C,
-        anchor: &mut Anchor,
-        superblock: &Superblock,
-        count: u32,
-        encode: impl Fn(&Self, &C) -> Vec<u8>,
-    ) -> Result<bool, LogError> {
         let Some(segments) = self.reserve_free(count)? else { return Ok(false) };
         let bytes = encode(self, client);
         let seq = self.seq();

@@ -479,6 +479,7 @@ impl<D: Store, O: Owner> Log<D, O> {
         self.placement.detach(&pages);
         // Until here nothing has changed, so that whoever meets an error of the host can try again.
         self.device.record(self.seq)?;
+        self.device.make_place()?;
         let is_final = |result: &Result<(), FlashError>| {
             matches!(result, Ok(()) | Err(FlashError::EraseFailed { .. } | FlashError::ProgramFailed { .. }))
         };

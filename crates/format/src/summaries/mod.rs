@@ -30,6 +30,8 @@ struct Entry {
     tag: TagBytes,
     /// Ascending in the order of programs.
     order: u64,
+    /// What it is a copy of stays there until it is durable.
+    is_copy: bool,
 }
 
 /// A segment without a summary.
@@ -214,7 +216,7 @@ impl Summaries {
             return Err(error);
         }
         let tag = tag.try_into().expect("the layout has tags of this length");
-        let entry = Entry { index, tag, order: self.order };
+        let entry = Entry { index, tag, order: self.order, is_copy: false };
         self.order += 1;
         self.opened(segment).entries.push(entry);
         Ok(())
@@ -328,12 +330,32 @@ impl Summaries {
         }
     }
 
-    /// The same for a flush. What was there when the device was opened need not be written down again for one.
+    /// The same for a flush. What was there when the device was opened need not be written down again for one, nor copies.
     pub fn flush<F: Flash>(&mut self, device: &mut F) -> Result<(), FlashError> {
-        match self.cover(device) {
-            Err(FlashError::NoPlace) if self.tags_from(self.found.max(self.written)).is_empty() => Ok(()),
+        let covered = self.cover(device);
+        let is_new = |entry: &Entry| entry.order >= self.found.max(self.written) && !entry.is_copy;
+        match covered {
+            Err(FlashError::NoPlace) if !self.open.iter().any(|open| open.entries.iter().any(is_new)) => Ok(()),
             result => result,
         }
+    }
+
+    /// A page that was just programmed is a copy.
+    pub fn note_copy(&mut self, ppn: Ppn) {
+        if let Some(at) = self.position(self.geometry.segment_of(ppn)) {
+            self.open[at].entries.last_mut().into_iter().for_each(|entry| entry.is_copy = true);
+        }
+    }
+
+    /// Returns when the journal has room for the tags of a whole segment.
+    pub fn make_place<F: Flash>(&mut self, device: &mut F) -> Result<(), FlashError> {
+        self.cover(device)?;
+        let pages = self.geometry.pages_per_segment();
+        let needed = pages.div_ceil(journal_tags(self.geometry.page_bytes(), MAX_ERASED) as u32) + ROOM;
+        if self.next + needed > pages {
+            self.switch(device)?;
+        }
+        if self.next + needed > pages { Err(FlashError::NoPlace) } else { Ok(()) }
     }
 
     /// Goes on with the journal in the next segment, which gets all that is needed of those before.

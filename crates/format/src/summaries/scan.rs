@@ -152,7 +152,7 @@ impl Summaries {
 
     /// Enters a tag that is on flash.
     fn enter(&mut self, segment: SegmentId, index: u32, tag: [u8; crate::layout::SHORT_TAG_BYTES]) {
-        let entry = Entry { index, tag, order: self.order };
+        let entry = Entry { index, tag, order: self.order, is_copy: false };
         self.order += 1;
         let entries = &mut self.opened(segment).entries;
         match entries.binary_search_by_key(&index, |entry| entry.index) {

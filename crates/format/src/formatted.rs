@@ -160,6 +160,13 @@ impl<F: Flash> Formatted<F> {
         self.device.device()
     }
 
+    /// What a mount has written was durable before, elsewhere, and need not be for a flush.
+    pub fn note_start(&mut self) {
+        if let Some((summaries, _)) = self.device.summaries() {
+            summaries.note_start();
+        }
+    }
+
     /// The segments that are lent for journal pages, with their erases, as far as the device says so.
     pub fn find_lent(&mut self) -> Result<Vec<(SegmentId, u32)>, FlashError> {
         if let Some((summaries, device)) = self.device.summaries() {

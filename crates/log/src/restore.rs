@@ -252,9 +252,7 @@ impl<D: Store, O: Owner> Log<D, O> {
     pub fn reopen_partly_filled(&mut self, next: impl Fn(SegmentId) -> Ppn) -> Option<(SegmentId, SegmentInfo)> {
         let end = |id: SegmentId| self.geometry.first_page(id).0 + self.config.header_pages + self.segments.data_pages;
         let room = |id: &SegmentId| end(*id).saturating_sub(next(*id).0 + 1);
-        // With a journal an empty one may have been erased in part.
-        let may = |id: &SegmentId| self.config.lent_segments == 0 || self.segments.valid[id.index()] > 0;
-        let sealed = self.segments.ids().filter(|id| self.segments.state[id.index()] == State::Sealed && may(id));
+        let sealed = self.segments.ids().filter(|id| self.segments.state[id.index()] == State::Sealed);
         let id = sealed.max_by_key(room).filter(|id| room(id) > 0)?;
         let (next, end) = (next(id).0 + 1, end(id));
         self.selection.taken(&self.segments, id);

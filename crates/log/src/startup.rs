@@ -76,7 +76,9 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         restored: &Restored<O>,
         work: StartWork,
     ) -> Result<Option<Anchor>, LogError> {
-        match self.start_writing(client, superblock, restored, work) {
+        let started = self.start_writing(client, superblock, restored, work);
+        self.device.note_start();
+        match started {
             Err(LogError::NoSpace { data_pages: 0, .. }) => Ok(None),
             result => result,
         }
@@ -118,20 +120,15 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
                 self.device_mut().note_free(segment, restored.erases);
             }
         }
-        // With a journal an empty segment may be one whose erase a power cut has interrupted.
-        while self.config.lent_segments > 0 && self.free_segments() == 0 && self.erase_empty()? {}
         if self.free_segments() == 0 {
             self.fill_on(restored)?;
         }
         restored.retired.iter().for_each(|segment| self.device.forget(*segment));
         // A power cut may have left segments without the summary that ends them.
         for segment in self.segments.ids() {
-            if self.config.lent_segments == 0 || self.segments.state[segment.index()] != State::Sealed {
-                continue;
-            }
-            if self.segments.valid[segment.index()] == 0 {
-                self.clean_soon(segment, false);
-            } else if let Err(error) = self.device.finish(segment, Ppn(0)) {
+            if self.segments.state[segment.index()] == State::Sealed
+                && let Err(error) = self.device.finish(segment, Ppn(0))
+            {
                 self.after_failed_finish(segment, error)?;
             }
         }

@@ -9,7 +9,7 @@ mod scan;
 
 use crate::layout::SHORT_TAG_BYTES;
 pub(crate) use crate::summaries::page::{LENT_SEGMENTS, summary_pages};
-use crate::summaries::page::{JournalPage, MAX_ERASED, SummaryPage, TagBytes, journal_tags, tags_of_page};
+use crate::summaries::page::{JournalPage, SummaryPage, TagBytes, journal_tags, tags_of_page};
 use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};
@@ -88,8 +88,8 @@ pub struct Summaries {
     written: u64,
     /// What was programmed before it was there when the device was opened.
     found: u64,
-    /// Segments that were erased since the journal has said something of them.
-    erased: Vec<SegmentId>,
+    /// A segment that is going to be erased, which the journal has to say.
+    erased: Option<SegmentId>,
     /// The journal has to say something although nothing was programmed.
     must_write: bool,
     /// What was programmed last before the device was opened, which a power cut may have interrupted, is not all written again.
@@ -133,7 +133,7 @@ impl Summaries {
             order: 0,
             written: 0,
             found: 0,
-            erased: Vec::new(),
+            erased: None,
             must_write: false,
             is_doubtful: false,
             in_journal: BTreeSet::new(),
@@ -275,16 +275,27 @@ impl Summaries {
     /// Erases a segment, when everything that was programmed before is durable.
     pub fn erase<F: Flash>(&mut self, device: &mut F, segment: SegmentId) -> Result<(), FlashError> {
         self.scan(device)?;
-        self.cover(device)?;
-        self.sync_cached(device)?;
         self.cache.retain(|sealed| sealed.segment != segment);
-        device.erase(segment)?;
-        self.forget(segment);
-        // Until the journal says so its tags stand for pages that are superseded, as those of a segment that is not erased yet.
-        if self.in_journal.remove(&segment) {
-            self.erased.push(segment);
+        let own = self.position(segment).map(|at| self.open.swap_remove(at));
+        self.erased = self.in_journal.contains(&segment).then_some(segment);
+        let mut erased = self.cover(device).and_then(|()| self.sync_cached(device));
+        self.erased = None;
+        if erased.is_ok() {
+            self.in_journal.remove(&segment);
+            erased = device.erase(segment);
         }
-        Ok(())
+        if let Some(mut own) = own.filter(|_| erased.is_err()) {
+            // It may still hold what is needed, and the journal says that it does not.
+            own.is_closed = true;
+            for entry in &mut own.entries {
+                entry.order = self.order;
+                self.order += 1;
+            }
+            self.open.push(own);
+            // If that fails it is tried again with whatever comes next.
+            let _ = self.cover(device);
+        }
+        erased
     }
 
     /// Makes the tags durable that are in memory only, in the order of their programs, so that after a power cut there is what
@@ -297,7 +308,7 @@ impl Summaries {
         let mut tries = 0;
         loop {
             let tags = self.tags_from(self.written);
-            if tags.is_empty() && !self.must_write {
+            if tags.is_empty() && self.erased.is_none() && !self.must_write {
                 return Ok(());
             }
             let Some(current) = self.journal.last().filter(|_| self.next < self.geometry.pages_per_segment()) else {
@@ -307,17 +318,15 @@ impl Summaries {
             };
             let (segment, index) = (current.segment, self.next);
             self.next += 1;
-            let erased: Vec<_> = self.erased.iter().copied().take(MAX_ERASED).collect();
-            let count = tags.len().min(journal_tags(self.geometry.page_bytes(), erased.len()));
-            // No tag of a segment before it is known that it was erased.
-            let count = if erased.len() < self.erased.len() { 0 } else { count };
+            let count = tags.len().min(journal_tags(self.geometry.page_bytes()));
             let is_all = count == tags.len();
-            match self.put(device, self.ppn(segment, index), (self.start, is_all), &erased, &tags[..count]) {
+            // Only with the last tags of the copies of what it held.
+            let erased = self.erased.filter(|_| is_all);
+            match self.put(device, self.ppn(segment, index), (self.start, is_all), erased, &tags[..count]) {
                 Ok(()) => {
-                    self.erased.drain(..erased.len());
                     self.written = tags[..count].last().map_or(self.written, |(order, ..)| order + 1);
                     if is_all {
-                        (self.must_write, self.is_doubtful) = (false, false);
+                        (self.erased, self.must_write, self.is_doubtful) = (None, false, false);
                     }
                 }
                 Err(FlashError::ProgramFailed { .. }) => {
@@ -340,6 +349,11 @@ impl Summaries {
         }
     }
 
+    /// What was programmed so far was there, elsewhere, when the device was opened.
+    pub fn note_start(&mut self) {
+        self.found = self.order;
+    }
+
     /// A page that was just programmed is a copy.
     pub fn note_copy(&mut self, ppn: Ppn) {
         if let Some(at) = self.position(self.geometry.segment_of(ppn)) {
@@ -351,7 +365,7 @@ impl Summaries {
     pub fn make_place<F: Flash>(&mut self, device: &mut F) -> Result<(), FlashError> {
         self.cover(device)?;
         let pages = self.geometry.pages_per_segment();
-        let needed = pages.div_ceil(journal_tags(self.geometry.page_bytes(), MAX_ERASED) as u32) + ROOM;
+        let needed = pages.div_ceil(journal_tags(self.geometry.page_bytes()) as u32) + ROOM;
         if self.next + needed > pages {
             self.switch(device)?;
         }
@@ -397,10 +411,10 @@ impl Summaries {
         let tags = self.tags_from(0);
         let mut left = &tags[..];
         for index in 0..self.geometry.pages_per_segment() - ROOM {
-            let count = left.len().min(journal_tags(self.geometry.page_bytes(), 0));
+            let count = left.len().min(journal_tags(self.geometry.page_bytes()));
             let is_last = count == left.len();
             let start = if is_last { first } else { self.start };
-            match self.put(device, self.ppn(segment, index), (start, is_last), &[], &left[..count]) {
+            match self.put(device, self.ppn(segment, index), (start, is_last), None, &left[..count]) {
                 Ok(()) => left = &left[count..],
                 // By its first page a segment of the journal is found.
                 Err(FlashError::Io { .. }) if tries < MAX_TRIES && index > 0 => {
@@ -416,8 +430,7 @@ impl Summaries {
                 }
                 self.journal.extend(current);
                 (self.start, self.next, self.written) = (first, index + 1, self.order);
-                (self.must_write, self.is_doubtful) = (false, false);
-                self.erased.clear();
+                (self.erased, self.must_write, self.is_doubtful) = (None, false, false);
                 self.wants_segment = true;
                 self.in_journal = self.open.iter().map(|open| open.segment).collect();
                 return Ok(());
@@ -432,7 +445,7 @@ impl Summaries {
         device: &mut F,
         ppn: Ppn,
         (start, is_last): (u64, bool),
-        erased: &[SegmentId],
+        erased: Option<SegmentId>,
         tags: &[(u64, Ppn, TagBytes)],
     ) -> Result<(), FlashError> {
         let number = self.number;
@@ -442,7 +455,7 @@ impl Summaries {
             start,
             settled: if self.is_doubtful && !is_last { self.settled } else { number },
             lent: self.lent().map(|lent| (lent.segment, lent.erases)).collect(),
-            erased: erased.to_vec(),
+            erased,
             tags: tags.iter().map(|(_, ppn, tag)| (*ppn, *tag)).collect(),
         };
         page.encode(&self.uuid, ppn, &mut self.page);

@@ -17,8 +17,6 @@ const LENT_BYTES: usize = 8;
 
 /// Segments that hold the journal or are kept for it. One is filled, the others are at hand, because they may fail.
 pub(crate) const LENT_SEGMENTS: u32 = 4;
-/// Erased segments that a journal page names at the most.
-pub(super) const MAX_ERASED: usize = 8;
 /// Segments without a summary whose tags must fit a segment of the journal: one for each stream, and some that power cuts left.
 const MIN_OPEN: u32 = 9;
 
@@ -36,7 +34,7 @@ pub(crate) fn summary_pages(geometry: &Geometry) -> Option<u32> {
     let summary_pages = pages.div_ceil(tags_of_page(geometry.page_bytes()) as u32 + 1);
     // Half of the anchor are tags, too.
     let data_pages = pages.checked_sub(summary_pages).filter(|data_pages| *data_pages >= pages / 2)?;
-    let in_journal = u64::from(pages.saturating_sub(3)) * journal_tags(geometry.page_bytes(), 0) as u64;
+    let in_journal = u64::from(pages.saturating_sub(3)) * journal_tags(geometry.page_bytes()) as u64;
     (in_journal >= u64::from(MIN_OPEN) * u64::from(data_pages)).then_some(summary_pages)
 }
 
@@ -45,10 +43,9 @@ pub(super) const fn tags_of_page(page_bytes: u32) -> usize {
     (page_bytes as usize - HEADER_BYTES) / SHORT_TAG_BYTES
 }
 
-/// Tags for which a journal page has room, beside so many erased segments.
-pub(super) const fn journal_tags(page_bytes: u32, erased: usize) -> usize {
-    let taken = JOURNAL_HEADER_BYTES + LENT_SEGMENTS as usize * LENT_BYTES + erased * 4;
-    (page_bytes as usize - taken) / ENTRY_BYTES
+/// Tags for which a journal page has room.
+pub(super) const fn journal_tags(page_bytes: u32) -> usize {
+    (page_bytes as usize - JOURNAL_HEADER_BYTES - LENT_SEGMENTS as usize * LENT_BYTES) / ENTRY_BYTES
 }
 
 /// A journal page.
@@ -64,8 +61,8 @@ pub(super) struct JournalPage {
     pub settled: u64,
     /// The segments of the journal and those kept for it, in the order of their use, with their erases.
     pub lent: Vec<(SegmentId, u32)>,
-    /// Segments of which no earlier tag counts.
-    pub erased: Vec<SegmentId>,
+    /// A segment that is erased next, of which no earlier tag counts.
+    pub erased: Option<SegmentId>,
     /// Tags by pages, in the order of their programs.
     pub tags: Vec<(Ppn, TagBytes)>,
 }
@@ -107,14 +104,13 @@ impl JournalPage {
         for number in [self.number, self.before, self.start, self.settled] {
             rest.put_uint(number, 8);
         }
-        for count in [self.lent.len(), self.erased.len(), self.tags.len(), 0] {
-            rest.put_uint(count as u64, 2);
-        }
+        rest.put_u32(self.erased.map_or(u32::MAX, |segment| segment.0));
+        rest.put_uint(self.lent.len() as u64, 2);
+        rest.put_uint(self.tags.len() as u64, 2);
         for (segment, erases) in &self.lent {
             rest.put_u32(segment.0);
             rest.put_u32(*erases);
         }
-        self.erased.iter().for_each(|segment| rest.put_u32(segment.0));
         for (ppn, tag) in &self.tags {
             rest.put_u32(ppn.0);
             rest.put(tag);
@@ -126,9 +122,9 @@ impl JournalPage {
     pub fn decode(uuid: &[u8; 16], ppn: Ppn, page: &[u8]) -> Option<Self> {
         let mut reader = open(JOURNAL_MAGIC, uuid, ppn, page)?;
         let (number, before, start, settled) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
-        let (lent, erased, tags, _) = (reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?);
+        let erased = Some(SegmentId(reader.u32()?)).filter(|segment| segment.0 != u32::MAX);
+        let (lent, tags) = (reader.u16()?, reader.u16()?);
         let lent = (0..lent).map(|_| Some((SegmentId(reader.u32()?), reader.u32()?))).collect::<Option<_>>()?;
-        let erased = (0..erased).map(|_| reader.u32().map(SegmentId)).collect::<Option<_>>()?;
         let mut tag = || Some((Ppn(reader.u32()?), reader.take(SHORT_TAG_BYTES)?.try_into().ok()?));
         let tags = (0..tags).map(|_| tag()).collect::<Option<_>>()?;
         Some(Self { number, before, start, settled, lent, erased, tags })
@@ -179,12 +175,7 @@ mod tests {
         let tags = |count: usize| (0..count).map(|tag| (Ppn(tag as u32), [tag as u8; SHORT_TAG_BYTES])).collect();
         let lent = (1..=LENT_SEGMENTS).map(|id| (SegmentId(id), 7 * id)).collect::<Vec<_>>();
         let mut page = [0; 512];
-        let erased = (0..MAX_ERASED as u32).map(SegmentId).collect::<Vec<_>>();
-        for (erased, tags) in [
-            (Vec::new(), tags(journal_tags(512, 0))),
-            (erased.clone(), tags(journal_tags(512, MAX_ERASED))),
-            (erased, Vec::new()),
-        ] {
+        for (erased, tags) in [(Some(SegmentId(3)), tags(journal_tags(512))), (None, Vec::new())] {
             let written = JournalPage { number: 9, before: 8, start: 7, settled: 9, lent: lent.clone(), erased, tags };
             written.encode(&uuid, ppn, &mut page);
             assert_eq!(JournalPage::decode(&uuid, ppn, &page), Some(written));

@@ -113,7 +113,7 @@ impl Summaries {
             if found.page.number == latest {
                 self.written = self.order;
             }
-            self.open.retain(|open| !found.page.erased.contains(&open.segment));
+            self.open.retain(|open| Some(open.segment) != found.page.erased);
             let geometry = self.geometry;
             for (ppn, tag) in found.page.tags.iter().filter(|(ppn, _)| ppn.0 < geometry.pages()) {
                 let segment = geometry.segment_of(*ppn);

@@ -178,6 +178,11 @@ impl Superblock {
         }
     }
 
+    /// Whether the tags of pages are in summaries.
+    pub const fn has_summaries(&self) -> bool {
+        self.incompatible & TAGS_IN_SUMMARIES != 0
+    }
+
     /// Its bytes; [`SuperblockError::TooLong`] if policy texts and ranges do not fit.
     pub fn encode(&self) -> Result<[u8; SUPERBLOCK_BYTES], SuperblockError> {
         let texts = [&self.selection, &self.placement, &self.leveling];

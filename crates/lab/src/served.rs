@@ -363,7 +363,7 @@ fn format_options(formatted: &Superblock) -> Result<FormatOptions, Box<dyn std::
         uuid: formatted.uuid,
         created_s: formatted.created_s,
         // Without effect on other devices.
-        pair_pages: true,
+        pair_pages: !formatted.has_summaries(),
         endurance_erases: formatted.endurance_erases,
         erases: Vec::new(),
     };

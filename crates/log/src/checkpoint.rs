@@ -42,7 +42,7 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
     }
 
     /// Writes the checkpoint that `encode` makes, if there is room for one, and says whether it did; the log must not be
-    /// used after that, but for what it counts. `encode` is called twice: for the length, and once nothing changes any more.
+    /// used after that, but for what it counts. What the host has written has to be flushed before. `encode` is called twice: for the length, and once nothing changes any more.
     pub fn stop<C: Client<O>>(
         &mut self,
         client: &mut C,
@@ -50,10 +50,6 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
         superblock: &Superblock,
         encode: impl Fn(&Self, &C) -> Vec<u8>,
     ) -> Result<bool, LogError> {
-        if self.config.lent_segments > 0 {
-            // What the host has written has to be durable even if there is no room for more.
-            self.sync()?;
-        }
         match self.try_stop(client, anchor, superblock, encode) {
             // The device has no place for pages of its own any more.
             Err(LogError::NoSpace { data_pages: 0, .. }) => Ok(false),

@@ -1,3 +1,4 @@
+use crate::device::draw;
 use crate::setup::run;
 use crate::{Chip, Oracle, Setup, Step, Tally, script};
 use margay_flash::Ppn;
@@ -201,7 +202,11 @@ impl WearOut<'_> {
         for what in ["a mount", "a stop after it"] {
             let mut disk = text(what, setup.mount(&mut device))?;
             oracle.check(&mut disk).map_err(|error| format!("after {what}, {error}"))?;
-            text("the last stop", disk.end())?;
+            match disk.end() {
+                // With summaries it takes a page to make durable what the mount itself has written.
+                Err(VolumeError::Ftl(FtlError::WornOut { .. })) if setup.chip == Chip::Summaries => {}
+                end => drop(text("the last stop", end)?),
+            }
         }
         Ok(())
     }
@@ -216,6 +221,41 @@ impl WearOut<'_> {
         });
         tally
     }
+}
+
+/// Uses a chip with long segments for many lives, each of which ends by a kill, while programs and erases fail: each life must find
+/// what there was at some moment since the last flush.
+pub fn kills(setup: &Setup, seed: u64) -> Tally {
+    let mut tally = Tally::default();
+    tally.count(killed_lives(setup, seed), || format!("{:?} {} killed, seed {seed}", setup.chip, setup.options.placement));
+    tally
+}
+
+fn killed_lives(setup: &Setup, seed: u64) -> Result<(), String> {
+    let mut device = device(setup);
+    let mut oracle = Oracle::new(setup.pages()).cached(setup.chip.needs_flush(false)).in_order();
+    let mut disk = text("format", setup.format(&mut device))?;
+    text("filling", run(&mut disk, &mut oracle, &steps(setup, seed, 0)))?;
+    for life in 0..40 {
+        let draw = draw(seed, life);
+        if life == 3 || life == 17 {
+            disk.device_mut().fail_program(draw % 400);
+        }
+        if life == 9 {
+            disk.device_mut().fail_erase(draw % 7);
+        }
+        let len = 100 + (draw >> 16) as usize % 700;
+        text("script", run(&mut disk, &mut oracle, &script(setup.pages(), len, draw)))?;
+        if life % 10 == 9 {
+            text("stop", disk.end())?;
+            oracle.all_durable();
+        }
+        drop(disk);
+        disk = text("mount", setup.mount(&mut device))?;
+        oracle.check(&mut disk).map_err(|error| format!("life {life}: {error}"))?;
+        disk.audit().map_err(|error| format!("life {life}: {error}"))?;
+    }
+    Ok(())
 }
 
 fn is_unreadable(error: &VolumeError) -> bool {

@@ -15,7 +15,7 @@ mod setup;
 mod trouble;
 mod unordered;
 
-pub use faults::{bad_segments, bit_errors, metadata_flips, wear_out};
+pub use faults::{bad_segments, bit_errors, kills, metadata_flips, wear_out};
 pub use files::{
     FilePolicies, file_bad_segments, file_bit_errors, file_host_power_cuts, file_power_cuts, file_troubles,
     file_wear_out,

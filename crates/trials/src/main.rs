@@ -5,7 +5,7 @@ use margay_trials::{
     Chip, FilePolicies, Setup, Tally, bad_segments, bit_errors, disk_troubles, file_bad_segments, file_bit_errors,
     file_host_power_cuts, file_power_cuts, file_troubles, file_wear_out, host_power_cuts, hybrid_bad_segments,
     hybrid_bit_errors, hybrid_host_power_cuts, hybrid_metadata_flips, hybrid_power_cuts, hybrid_troubles,
-    hybrid_unreadable_pages, hybrid_wear_out, metadata_flips, power_cuts, wear_out,
+    hybrid_unreadable_pages, hybrid_wear_out, kills, metadata_flips, power_cuts, wear_out,
 };
 use std::process::ExitCode;
 
@@ -100,6 +100,21 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
                         }),
                     );
                 }
+            }
+        }
+    }
+    for (pages, percent) in [(32, 60), (63, 60), (63, 75)] {
+        for (selection, placement) in [("greedy", "m1"), ("lifetime", "lifetime:streams=3"), ("cost-benefit", "dac")] {
+            for chip in [Chip::ShortTags, Chip::Summaries] {
+                let setup = Setup::new(chip, selection, placement, "threshold:spread=3", 50);
+                let setup = setup.with_long_segments(pages, percent);
+                let lives = move || {
+                    let mut tally = Tally::default();
+                    (0..if full { 200 } else { 4 }).for_each(|seed| tally.merge(kills(&setup, seed)));
+                    tally
+                };
+                let name = format!("kills, {chip:?} of {pages} pages, {selection}+{placement}, {percent} % of the limit");
+                campaigns.push((name, Box::new(lives)));
             }
         }
     }

@@ -103,6 +103,18 @@ impl Setup {
         Self { chip, geometry, options }
     }
 
+    /// A chip with segments of so many pages.
+    #[must_use]
+    pub fn with_long_segments(mut self, pages: u32, percent: u32) -> Self {
+        let page_bytes = if pages > 32 { 2048 } else { 512 };
+        let geometry = self.chip.geometry(SEGMENTS + 6, pages);
+        let long = Geometry::new(geometry.segments(), geometry.pages_per_segment(), page_bytes).expect("it is possible");
+        self.geometry = long.with_spare(geometry.spare_bytes());
+        let limit = margay_volume::limit_pages(&self.geometry, &self.options).expect("the device is large enough");
+        self.options.exported_pages = Some(limit * percent / 100);
+        self
+    }
+
     /// The same with its map on flash, in as little memory as can be: two of its translation pages, which have few entries.
     #[must_use]
     pub fn with_map_on_flash(mut self) -> Self {

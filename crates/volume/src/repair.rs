@@ -27,7 +27,7 @@ fn store_options(superblock: &Superblock) -> Result<StoreOptions, VolumeError> {
         uuid: superblock.uuid,
         created_s: superblock.created_s,
         // A device that was formatted so once is formatted so again.
-        pair_pages: true,
+        pair_pages: !superblock.has_summaries(),
         endurance_erases: superblock.endurance_erases,
         erases: Vec::new(),
     })

@@ -251,7 +251,7 @@ impl Summaries {
         }
         self.sync_cached(device)?;
         self.open[at].is_closed = true;
-        let first = self.geometry.pages_per_segment() - self.summary_pages;
+        let first = self.data_pages();
         let mut tags = vec![NO_TAG; first as usize];
         self.open[at].entries.iter().for_each(|entry| tags[entry.index as usize] = entry.tag);
         let mut left = &tags[..];
@@ -568,6 +568,10 @@ impl Summaries {
     fn keep(&mut self, sealed: Sealed) {
         self.cache.truncate(CACHED - 1);
         self.cache.insert(0, sealed);
+    }
+
+    fn data_pages(&self) -> u32 {
+        self.geometry.pages_per_segment() - self.summary_pages
     }
 
     fn ppn(&self, segment: SegmentId, index: u32) -> Ppn {

@@ -98,7 +98,7 @@ impl Summaries {
         latest: u64,
     ) -> Result<BTreeMap<SegmentId, u64>, FlashError> {
         let mut pages = Vec::new();
-        let (mut number, start) = (latest, found[&latest].page.start);
+        let (mut number, start) = (latest, found[&latest].page.start.min(latest));
         while let Some(next) = found.remove(&number).filter(|_| number >= start) {
             number = next.page.before;
             pages.push(next);
@@ -114,12 +114,14 @@ impl Summaries {
                 self.written = self.order;
             }
             self.open.retain(|open| Some(open.segment) != found.page.erased);
-            let geometry = self.geometry;
-            for (ppn, tag) in found.page.tags.iter().filter(|(ppn, _)| ppn.0 < geometry.pages()) {
-                let segment = geometry.segment_of(*ppn);
-                self.in_journal.insert(segment);
-                named.insert(segment, found.page.number);
-                self.enter(segment, geometry.page_in_segment(*ppn), *tag);
+            for (ppn, tag) in &found.page.tags {
+                let (segment, index) = (self.geometry.segment_of(*ppn), self.geometry.page_in_segment(*ppn));
+                // What is nonsense is damaged.
+                if ppn.0 < self.geometry.pages() && index < self.data_pages() && segment.0 > 0 {
+                    self.in_journal.insert(segment);
+                    named.insert(segment, found.page.number);
+                    self.enter(segment, index, *tag);
+                }
             }
         }
         let Found { segment, index, page } = &pages[0];
@@ -129,11 +131,12 @@ impl Summaries {
             is_bad: false,
             needs_erase: true,
         };
-        let at = page.lent.iter().position(|(lent, _)| lent == segment).unwrap_or(0);
+        let is_possible = |lent: &SegmentId| (1..self.geometry.segments()).contains(&lent.0);
+        let mut others: Vec<_> = page.lent.iter().copied().filter(|(lent, _)| is_possible(lent)).collect();
         // Those behind the one that is filled come first: the ones before it were used last.
-        let (mut others, after) = (page.lent.clone(), page.lent.len().min(at + 1));
-        others.rotate_left(after);
-        let current = others.pop().unwrap_or((*segment, 0));
+        let at = others.iter().position(|(lent, _)| lent == segment);
+        let current = at.map_or((*segment, 0), |at| others.remove(at));
+        others.rotate_left(at.unwrap_or(0));
         let is_needed = |lent: &(SegmentId, u32)| pages.iter().any(|found| found.segment == lent.0);
         self.journal.extend(others.iter().filter(|lent| is_needed(lent)).chain([&current]).map(lent));
         self.spares.extend(others.iter().filter(|other| !is_needed(other)).map(lent));
@@ -145,7 +148,7 @@ impl Summaries {
         }
         // The page behind what looks touched may have been, too.
         self.next = next + 1;
-        (self.number, self.last, self.start, self.settled) = (latest + UNSEEN, latest, start, page.settled);
+        (self.number, self.last, self.start, self.settled) = (latest.saturating_add(UNSEEN), latest, start, page.settled);
         (self.must_write, self.is_doubtful) = (true, true);
         Ok(named)
     }

@@ -111,7 +111,11 @@ fn wear_out_trial(setup: &Setup, seed: u64) -> Result<(), String> {
     for what in ["a mount", "a stop after it"] {
         let mut fs = setup.remount(&mut device)?;
         oracle.check(&mut fs).map_err(|error| format!("after {what}, {error}"))?;
-        fs.stop().map_err(|error| format!("the last stop: {error}"))?;
+        match fs.stop() {
+            // With summaries it takes a page to make durable what the mount itself has written.
+            Err(FsError::Log(LogError::NoSpace { .. })) if setup.chip == Chip::Summaries => {}
+            end => drop(end.map_err(|error| format!("the last stop: {error}"))?),
+        }
     }
     Ok(())
 }

@@ -2,8 +2,8 @@
 . /guest/common.sh
 
 # 2 KiB pages with 64 spare bytes, of which the ECC leaves 38: short tags; 128 KiB a segment. And 4 KiB pages with 128 spare bytes, of
-# which it leaves 78; 256 KiB a segment. `long` takes all of them (256 and 128 MiB), `short` 256 segments. And 512-byte pages with 16
-# spare bytes, which go in pairs; 64 MiB.
+# which it leaves 78; 256 KiB a segment. `long` takes all of them (256 and 128 MiB), `short` 256 segments. And 2 KiB pages whose ECC
+# leaves 10, and 512-byte pages with 16 spare bytes (64 MiB): tags in summaries, or pairs.
 small="id_bytes=0x20,0xf1,0x00,0x15 overridesize=8"
 wide="id_bytes=0x20,0xf1,0x00,0x26 overridesize=8"
 tiny=id_bytes=0x20,0x76
@@ -17,8 +17,6 @@ if [ "$mode" = long ]; then
 fi
 
 echo "guest: chips that are refused"
-chip nandsim $tiny
-refuses "half of the capacity is not given up unasked" "pair-pages" margay format /dev/mtd0
 chip nandsim $small
 refuses "a new chip holds no disk" "no margay superblock" margay info /dev/mtd0
 refuses "a chip has its own shape" "shape of its own" margay format /dev/mtd0 --size 64M
@@ -134,11 +132,22 @@ tree "short tags, files"
 margay fs stat /dev/mtd0 >/tmp/info
 must "short tags, files: segments that failed are marked" marked 3 1
 
-echo "guest: NAND of 512-byte pages in pairs, with bad segments and bit errors"
-chip nandsim $tiny $faults badblocks=5,70
-disk "pairs, disk" --pair-pages
+echo "guest: NAND of 2 KiB pages with BCH-8, tags in summaries, with bad segments and bit errors"
+chip nandsim $small bch=8 $faults badblocks=5,70
+must "10 spare bytes are left" grep -qx 10 /sys/class/mtd/mtd0/oobavail
+disk "summaries, disk"
 margay info /dev/mtd0 >/tmp/info
-must "pairs, disk: segments that failed are marked" marked 2 0
+must "summaries, disk: segments that failed are marked" marked 2 0
+chip nandsim $small bch=8 $faults badblocks=0,5,70
+tree "summaries, files"
+margay fs stat /dev/mtd0 >/tmp/info
+must "summaries, files: segments that failed are marked" marked 3 1
+
+echo "guest: NAND of 512-byte pages with summaries and in pairs, with bad segments and bit errors"
+chip nandsim $tiny $faults badblocks=5,70
+disk "small pages, disk"
+margay info /dev/mtd0 >/tmp/info
+must "small pages, disk: segments that failed are marked" marked 2 0
 chip nandsim $tiny $faults badblocks=0,5,70
 tree "pairs, files" --pair-pages
 margay fs stat /dev/mtd0 >/tmp/info

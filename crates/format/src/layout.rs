@@ -76,7 +76,7 @@ impl fmt::Display for LayoutError {
             ),
             Self::NeedsPairs { spare_bytes } => write!(
                 f,
-                "the device has no room for the information on its pages: there are {spare_bytes} usable bytes in the spare area of a page, which takes {SHORT_TAG_BYTES}, and bytes cannot be programmed one by one. Formatted with --pair-pages (in the library: StoreOptions::pair_pages) it keeps that in every second page, at half the capacity and two programs for each page"
+                "the device has no room for the information on its pages: there are {spare_bytes} usable bytes in the spare area of a page, which takes {SHORT_TAG_BYTES}, and bytes cannot be programmed one by one; and for summaries its segments have too few pages. Formatted with --pair-pages (in the library: StoreOptions::pair_pages) it keeps that in every second page, at half the capacity and two programs for each page"
             ),
             Self::NoDataPages { pages_per_segment, metadata_pages } => write!(
                 f,
@@ -226,19 +226,25 @@ mod tests {
     }
 
     #[test]
-    fn nor_keeps_tags_in_a_header_and_devices_with_room_nowhere_are_refused() {
+    fn nor_keeps_tags_in_a_header_and_nand_without_room_in_summaries() {
         let geometry = Geometry::new(192, 32, 4096).unwrap();
         let nor = Layout::new(&geometry.byte_programmable(), 5600).unwrap();
         assert_eq!((nor.place, nor.header_pages, nor.reserved_segments), (Place::Table, 1, 0));
-        let neither = Layout::new(&geometry.with_spare(16), 5600);
-        assert_eq!(neither, Err(LayoutError::NoPlace { spare_bytes: 16 }));
+        let summaries = Layout::new(&geometry.with_spare(16), 5600).unwrap();
+        assert_eq!((summaries.summary_pages, summaries.lent_segments, summaries.tag_bytes()), (1, 4, 32));
+        assert_eq!((summaries.data_pages(&geometry), summaries.anchor_pages(&geometry)), (31, 16));
+        let short = Geometry::new(192, 8, 512).unwrap().with_spare(16);
+        assert_eq!(Layout::new(&short, 5600), Err(LayoutError::NoPlace { spare_bytes: 16 }));
         assert!(Layout::new(&Geometry::new(4, 4, 256).unwrap(), 5).is_err());
     }
 
     #[test]
     fn pairs_of_pages_are_the_shape_of_a_device_without_room_only_if_they_are_allowed() {
+        let short = Geometry::new(192, 8, 512).unwrap().with_spare(16);
+        assert_eq!(geometry_to_format(&short, false), Err(LayoutError::NeedsPairs { spare_bytes: 16 }));
+        assert_eq!(geometry_to_format(&short, true).map(|shown| shown.pages_per_segment()), Ok(4));
         let bare = Geometry::new(192, 32, 4096).unwrap().with_spare(16);
-        assert_eq!(geometry_to_format(&bare, false), Err(LayoutError::NeedsPairs { spare_bytes: 16 }));
+        assert_eq!(geometry_to_format(&bare, false), Ok(bare));
         assert_eq!(geometry_to_format(&bare, true).map(|shown| shown.pages_per_segment()), Ok(16));
         for enough in [bare.with_spare(64), bare.byte_programmable()] {
             assert_eq!(

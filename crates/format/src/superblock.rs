@@ -405,18 +405,18 @@ pub(crate) mod tests {
         bytes[12] = VERSION + 1;
         assert_eq!(reseal(bytes), Err(SuperblockError::Newer { version: VERSION + 1 }));
         let mut unknown = superblock();
-        unknown.incompatible = 16;
-        assert_eq!(Superblock::decode(&unknown.encode().unwrap()), Err(SuperblockError::UnknownFeatures { bits: 16 }));
+        unknown.incompatible = 32;
+        assert_eq!(Superblock::decode(&unknown.encode().unwrap()), Err(SuperblockError::UnknownFeatures { bits: 32 }));
         unknown.incompatible = 0;
         unknown.read_only_compatible = 1;
         assert!(Superblock::decode(&unknown.encode().unwrap()).unwrap().is_read_only_to_us());
-        // Versions that do not know short tags refuse a device with them.
-        let short = |spare_bytes| {
+        // Versions that do not know short tags or summaries refuse a device with them.
+        let features = |spare_bytes| {
             let geometry = superblock().geometry.with_spare(spare_bytes);
-            Superblock::decode(&Superblock { geometry, ..superblock() }.encode().unwrap()).unwrap().incompatible
-                & SHORT_TAGS
+            let written = Superblock { geometry, ..superblock() }.encode().unwrap();
+            Superblock::decode(&written).unwrap().incompatible & (SHORT_TAGS | TAGS_IN_SUMMARIES)
         };
-        assert_eq!([31, 32, 63, 64].map(short), [0, SHORT_TAGS, SHORT_TAGS, 0]);
+        assert_eq!([31, 32, 63, 64].map(features), [TAGS_IN_SUMMARIES, SHORT_TAGS, SHORT_TAGS, 0]);
         let mut long = superblock();
         long.read_only_ranges = alloc::vec![(0, 1); 40];
         assert_eq!(long.encode(), Err(SuperblockError::TooLong));

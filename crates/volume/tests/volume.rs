@@ -139,7 +139,8 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
 
 #[test]
 fn half_the_capacity_is_given_up_only_if_that_was_asked_for() {
-    let bare = Geometry::new(64, 32, 512).unwrap().with_spare(16);
+    // Its segments have too few pages for summaries.
+    let bare = Geometry::new(256, 8, 512).unwrap().with_spare(16);
     let chip = SharedFlash::new(bare);
     chip.0.lock().unwrap().page_bytes_mut(Ppn(40)).fill(0x11);
     let refused = [
@@ -329,8 +330,9 @@ fn every_page_that_is_programmed_is_counted_and_the_next_start_knows_of_it() {
 }
 
 /// Images that must stay readable: the first version; the same with tags that name their places; with a checkpoint that
-/// does not list what is not there; with short tags.
-const GOLDEN: [&str; 4] = ["format-1", "format-1-places", "format-1-short", "format-1-short-tags"];
+/// does not list what is not there; with short tags; with tags in summaries.
+const GOLDEN: [&str; 5] =
+    ["format-1", "format-1-places", "format-1-short", "format-1-short-tags", "format-1-summaries"];
 
 #[test]
 fn golden_images_are_still_read() {
@@ -339,7 +341,7 @@ fn golden_images_are_still_read() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("flash.img");
     if std::env::var_os("MARGAY_WRITE_GOLDEN").is_some() {
-        let geometry = Geometry::new(32, 16, 4096).unwrap().with_spare(38);
+        let geometry = Geometry::new(32, 16, 4096).unwrap().with_spare(10);
         let device = ImageFlash::create(&file, geometry).unwrap();
         let options = FormatOptions { exported_pages: Some(256), ..FormatOptions::default() };
         let mut volume = Volume::format(device, &options).unwrap();
@@ -460,16 +462,53 @@ fn a_long_read_finds_the_damaged_page_among_whole_ones() {
 }
 
 #[test]
+fn a_chip_whose_ecc_leaves_10_spare_bytes_is_used_at_full_capacity_and_holds_what_was_flushed() {
+    // 256 MiB in 2 KiB pages with BCH-8.
+    let bare = Geometry::new(2048, 64, 2048).unwrap().with_spare(10);
+    let limit = |options: &FormatOptions| margay_volume::limit_pages(&bare, options).unwrap();
+    let (options, mut pairs) = (FormatOptions::default(), FormatOptions::default());
+    pairs.store.pair_pages = true;
+    assert!(limit(&options) > limit(&pairs) * 19 / 10, "{} pages, in pairs {}", limit(&options), limit(&pairs));
+    assert!(f64::from(limit(&options)) > 0.97 * f64::from(bare.pages()), "{} pages", limit(&options));
+
+    let chip = SharedFlash::new(Geometry::new(24, 9, 512).unwrap().with_spare(10));
+    let options = FormatOptions { exported_pages: Some(80), ..FormatOptions::default() };
+    let mut disk = Disk::format(chip.clone(), &options).unwrap();
+    for number in 0..1000u32 {
+        disk.write(number * 7 % 80, &[number as u8; 512], Hint::None, number.into()).unwrap();
+        if number % 10 == 9 {
+            disk.flush().unwrap();
+        }
+    }
+    // What a flush has answered for is there without a stop.
+    drop(disk);
+    let mut disk = Disk::open(chip.clone(), &OpenOptions::default()).unwrap();
+    let mut page = [0; 512];
+    for number in 920..1000u32 {
+        assert!(disk.read(number * 7 % 80, &mut page).unwrap());
+        assert_eq!(page, [number as u8; 512], "write {number}");
+    }
+    disk.audit().unwrap();
+    // What was not flushed was never there, and what was stays.
+    disk.write(0, &[1; 512], Hint::None, 1000).unwrap();
+    drop(disk);
+    let mut disk = Disk::open(chip, &OpenOptions::default()).unwrap();
+    assert!(disk.read(0, &mut page).unwrap());
+    assert_eq!(page, [960u32 as u8; 512]);
+}
+
+#[test]
 fn no_damage_to_an_image_makes_it_panic() {
     for geometry in [
         Geometry::new(16, 8, 512).unwrap().with_spare(160),
         Geometry::new(16, 10, 512).unwrap().byte_programmable(),
         Geometry::new(16, 16, 512).unwrap(),
         Geometry::new(16, 8, 512).unwrap().with_spare(34),
+        Geometry::new(20, 9, 512).unwrap().with_spare(10),
     ] {
         let chip = SharedFlash::new(geometry);
         let mut options = FormatOptions { exported_pages: Some(48), ..FormatOptions::default() };
-        options.store.pair_pages = true;
+        options.store.pair_pages = geometry.spare_bytes() == 0;
         let mut volume = Volume::format(chip.clone(), &options).unwrap();
         for number in 0..300u64 {
             volume.write(number * 29 % 48 * 512, &number.to_le_bytes(), Hint::None).unwrap();

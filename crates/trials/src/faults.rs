@@ -227,7 +227,9 @@ impl WearOut<'_> {
 /// what there was at some moment since the last flush.
 pub fn kills(setup: &Setup, seed: u64) -> Tally {
     let mut tally = Tally::default();
-    tally.count(killed_lives(setup, seed), || format!("{:?} {} killed, seed {seed}", setup.chip, setup.options.placement));
+    tally.count(killed_lives(setup, seed), || {
+        format!("{:?} {} killed, seed {seed}", setup.chip, setup.options.placement)
+    });
     tally
 }
 

@@ -113,7 +113,8 @@ fn campaigns(full: bool) -> Vec<(String, Campaign)> {
                     (0..if full { 200 } else { 4 }).for_each(|seed| tally.merge(kills(&setup, seed)));
                     tally
                 };
-                let name = format!("kills, {chip:?} of {pages} pages, {selection}+{placement}, {percent} % of the limit");
+                let name =
+                    format!("kills, {chip:?} of {pages} pages, {selection}+{placement}, {percent} % of the limit");
                 campaigns.push((name, Box::new(lives)));
             }
         }

@@ -26,8 +26,7 @@ pub enum Chip {
 
 impl Chip {
     /// All kinds.
-    pub const ALL: [Self; 6] =
-        [Self::Nand, Self::SmallSpare, Self::ShortTags, Self::Nor, Self::Pairs, Self::Summaries];
+    pub const ALL: [Self; 6] = [Self::Nand, Self::SmallSpare, Self::ShortTags, Self::Nor, Self::Pairs, Self::Summaries];
     /// Those that a hybrid-mapped store is on: it needs whole tags.
     pub const HYBRID: [Self; 4] = [Self::Nand, Self::SmallSpare, Self::Nor, Self::Pairs];
 
@@ -108,7 +107,8 @@ impl Setup {
     pub fn with_long_segments(mut self, pages: u32, percent: u32) -> Self {
         let page_bytes = if pages > 32 { 2048 } else { 512 };
         let geometry = self.chip.geometry(SEGMENTS + 6, pages);
-        let long = Geometry::new(geometry.segments(), geometry.pages_per_segment(), page_bytes).expect("it is possible");
+        let long =
+            Geometry::new(geometry.segments(), geometry.pages_per_segment(), page_bytes).expect("it is possible");
         self.geometry = long.with_spare(geometry.spare_bytes());
         let limit = margay_volume::limit_pages(&self.geometry, &self.options).expect("the device is large enough");
         self.options.exported_pages = Some(limit * percent / 100);

@@ -27,7 +27,8 @@ pub struct StoreOptions {
     /// Time of formatting, in seconds since 1970.
     pub created_s: u64,
     /// Accept half of the capacity, and two programs for each page, on a device that has neither a spare area of 32 usable
-    /// bytes a page nor bytes that can be programmed one by one. Without this, formatting such a device is an error.
+    /// bytes a page nor bytes that can be programmed one by one. Without this such a device keeps what is known of pages in summaries,
+    /// at whole capacity, and formatting it is an error if its segments have too few pages for that.
     pub pair_pages: bool,
     /// Erases that a segment endures, as its maker says, for [`crate::Health`]; 0 if that is not known.
     pub endurance_erases: u32,

@@ -462,42 +462,6 @@ fn a_long_read_finds_the_damaged_page_among_whole_ones() {
 }
 
 #[test]
-fn a_chip_whose_ecc_leaves_10_spare_bytes_is_used_at_full_capacity_and_holds_what_was_flushed() {
-    // 256 MiB in 2 KiB pages with BCH-8.
-    let bare = Geometry::new(2048, 64, 2048).unwrap().with_spare(10);
-    let limit = |options: &FormatOptions| margay_volume::limit_pages(&bare, options).unwrap();
-    let (options, mut pairs) = (FormatOptions::default(), FormatOptions::default());
-    pairs.store.pair_pages = true;
-    assert!(limit(&options) > limit(&pairs) * 19 / 10, "{} pages, in pairs {}", limit(&options), limit(&pairs));
-    assert!(f64::from(limit(&options)) > 0.97 * f64::from(bare.pages()), "{} pages", limit(&options));
-
-    let chip = SharedFlash::new(Geometry::new(24, 9, 512).unwrap().with_spare(10));
-    let options = FormatOptions { exported_pages: Some(80), ..FormatOptions::default() };
-    let mut disk = Disk::format(chip.clone(), &options).unwrap();
-    for number in 0..1000u32 {
-        disk.write(number * 7 % 80, &[number as u8; 512], Hint::None, number.into()).unwrap();
-        if number % 10 == 9 {
-            disk.flush().unwrap();
-        }
-    }
-    // What a flush has answered for is there without a stop.
-    drop(disk);
-    let mut disk = Disk::open(chip.clone(), &OpenOptions::default()).unwrap();
-    let mut page = [0; 512];
-    for number in 920..1000u32 {
-        assert!(disk.read(number * 7 % 80, &mut page).unwrap());
-        assert_eq!(page, [number as u8; 512], "write {number}");
-    }
-    disk.audit().unwrap();
-    // What was not flushed was never there, and what was stays.
-    disk.write(0, &[1; 512], Hint::None, 1000).unwrap();
-    drop(disk);
-    let mut disk = Disk::open(chip, &OpenOptions::default()).unwrap();
-    assert!(disk.read(0, &mut page).unwrap());
-    assert_eq!(page, [960u32 as u8; 512]);
-}
-
-#[test]
 fn no_damage_to_an_image_makes_it_panic() {
     for geometry in [
         Geometry::new(16, 8, 512).unwrap().with_spare(160),

@@ -68,13 +68,13 @@ pub struct GeometryArgs {
     /// Size of a page in bytes [default: 4096]
     #[arg(long, conflicts_with = "device", value_name = "BYTES")]
     pub page_bytes: Option<u32>,
-    /// Usable bytes in the spare area of each page (NAND); with fewer than 64 the policies know less after a power cut, with fewer than 32 see --pair-pages [default: 256]
+    /// Usable bytes in the spare area of each page (NAND); with fewer than 64 the policies know less after a power cut, with fewer than 32 the information on pages is in summaries [default: 256]
     #[arg(long, conflicts_with_all = ["device", "nor"], value_name = "BYTES")]
     pub spare_bytes: Option<u32>,
     /// Make a device that is programmed byte by byte and has no spare area (NOR)
     #[arg(long, conflicts_with = "device")]
     pub nor: bool,
-    /// Accept half the capacity on a device with neither 32 usable spare bytes a page nor byte-by-byte programming: every second page holds the information on the page before it
+    /// On a device with neither 32 usable spare bytes a page nor byte-by-byte programming: every second page holds the information on the page before it, at half the capacity, so that each page is durable by itself
     #[arg(long)]
     pub pair_pages: bool,
     /// Number of erases that a segment endures, as its maker says, for what `margay info` says of the life that is left [default: that of the device preset]

@@ -8,8 +8,8 @@ mod page;
 mod scan;
 
 use crate::layout::SHORT_TAG_BYTES;
-pub(crate) use crate::summaries::page::{LENT_SEGMENTS, summary_pages};
 use crate::summaries::page::{JournalPage, SummaryPage, TagBytes, journal_tags, tags_of_page};
+pub(crate) use crate::summaries::page::{LENT_SEGMENTS, summary_pages};
 use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
 use margay_flash::{Flash, FlashError, Geometry, Ppn, ReadStatus, SegmentId};

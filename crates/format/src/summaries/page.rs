@@ -160,9 +160,7 @@ mod tests {
 
     #[test]
     fn summaries_take_one_page_of_64_with_2048_bytes_and_two_of_32_with_512() {
-        let pages = |pages, bytes, spare| {
-            summary_pages(&Geometry::new(64, pages, bytes).unwrap().with_spare(spare))
-        };
+        let pages = |pages, bytes, spare| summary_pages(&Geometry::new(64, pages, bytes).unwrap().with_spare(spare));
         assert_eq!([pages(64, 2048, 10), pages(64, 2048, 31), pages(64, 2048, 32)], [Some(1), Some(1), None]);
         assert_eq!([pages(32, 512, 16), pages(128, 2048, 0), pages(64, 4096, 0)], [Some(2), Some(2), Some(1)]);
         assert_eq!([pages(4, 512, 0), pages(64, 256, 0)], [None, None]);
@@ -179,7 +177,10 @@ mod tests {
             let written = JournalPage { number: 9, before: 8, start: 7, settled: 9, lent: lent.clone(), erased, tags };
             written.encode(&uuid, ppn, &mut page);
             assert_eq!(JournalPage::decode(&uuid, ppn, &page), Some(written));
-            assert_eq!((JournalPage::decode(&uuid, Ppn(81), &page), SummaryPage::decode(&uuid, ppn, &page)), (None, None));
+            assert_eq!(
+                (JournalPage::decode(&uuid, Ppn(81), &page), SummaryPage::decode(&uuid, ppn, &page)),
+                (None, None)
+            );
             page[300] ^= 1;
             assert_eq!(JournalPage::decode(&uuid, ppn, &page), None);
         }

@@ -140,15 +140,17 @@ impl Summaries {
         let is_needed = |lent: &(SegmentId, u32)| pages.iter().any(|found| found.segment == lent.0);
         self.journal.extend(others.iter().filter(|lent| is_needed(lent)).chain([&current]).map(lent));
         self.spares.extend(others.iter().filter(|other| !is_needed(other)).map(lent));
-        let (segment, mut next) = (*segment, *index + 1);
-        for index in next..self.geometry.pages_per_segment() {
+        let (segment, first) = (*segment, *index + 1);
+        let mut next = first;
+        for index in first..self.geometry.pages_per_segment() {
             if !matches!(self.look(device, segment, index)?, Look::Blank) {
                 next = index + 1;
             }
         }
         // The page behind what looks touched may have been, too.
         self.next = next + 1;
-        (self.number, self.last, self.start, self.settled) = (latest.saturating_add(UNSEEN), latest, start, page.settled);
+        (self.number, self.last, self.start, self.settled) =
+            (latest.saturating_add(UNSEEN), latest, start, page.settled);
         (self.must_write, self.is_doubtful) = (true, true);
         Ok(named)
     }

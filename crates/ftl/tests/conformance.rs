@@ -65,6 +65,7 @@ fn setups() -> impl Strategy<Value = Setup> {
             header_pages: header,
             summary_pages: summary,
             reserved_segments: reserved,
+            lent_segments: 0,
             low_water,
             high_water: low_water + more,
             read_only_stream,

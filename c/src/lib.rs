@@ -113,7 +113,7 @@ fn status(error: &DiskError) -> margay_status {
             FtlError::Log(LogError::Config(_)) => MARGAY_BAD_ARGUMENT,
             FtlError::Log(LogError::NoSpace { .. }) => MARGAY_NO_ROOM,
             FtlError::Log(LogError::Flash(FlashError::Stopped)) => MARGAY_STOPPED,
-            FtlError::Log(LogError::OwnerUnknown { .. }) => MARGAY_UNREADABLE,
+            FtlError::Log(LogError::OwnerUnknown { .. } | LogError::MapDamaged { .. }) => MARGAY_UNREADABLE,
             FtlError::Log(LogError::Flash(error)) if error.is_unreadable() => MARGAY_UNREADABLE,
             FtlError::Log(LogError::Flash(FlashError::BufferSize { .. })) => MARGAY_BAD_ARGUMENT,
             FtlError::Log(LogError::Flash(_)) => MARGAY_CHIP_ERRED,

@@ -165,11 +165,13 @@ pub fn recover<F: Flash, M: OwnerMap>(
         None => read_retired(&map, &mut pages)?,
     };
     let mut suspect = scan.suspect.take();
-    // Of a map on flash the page that was programmed last is in memory in any case.
-    let is_in_map = suspect.as_ref().is_some_and(|suspect| map.places().any(|ppn| ppn == suspect.ppn));
+    let is_on_flash = superblock.map_entries > 0;
+    if is_on_flash {
+        // The page that was programmed last is in memory in any case.
+        suspect.take_if(|suspect| map.places().all(|ppn| ppn != suspect.ppn));
+    }
     let pages = map.take_pages();
-    let is_current = |ppn| pages.places.iter().any(|(place, _)| *place == ppn) || !pages.counts.is_empty() && is_in_map;
-    suspect.take_if(|suspect| !is_current(suspect.ppn));
+    suspect.take_if(|suspect| !is_on_flash && pages.places.iter().all(|(ppn, _)| *ppn != suspect.ppn));
     let valid = pages.by_segment(device.geometry());
     scan.look_for_hidden(device, &valid)?;
     let retired = scan.retire(listed, &valid);

@@ -179,8 +179,11 @@ impl<F: Flash, O: Owner> Log<Formatted<F>, O> {
             let first = self.geometry.first_page(segment).0;
             let pages = if self.valid_pages_of(segment) > 0 { self.geometry.pages_per_segment() } else { 0 };
             for ppn in (first..first + pages).map(Ppn) {
-                if let Some(owner) = self.live_owner(client, ppn)? {
-                    return Ok(Some((ppn, owner)));
+                match self.live_owner(client, ppn) {
+                    Ok(Some(owner)) => return Ok(Some((ppn, owner))),
+                    // The map cannot be read there; another page does.
+                    Ok(None) | Err(LogError::OwnerUnknown { .. }) => {}
+                    Err(error) => return Err(error),
                 }
             }
         }

@@ -97,9 +97,16 @@ fn limit_pages_with(
     Ok(limit.saturating_sub(own.owners() - limit))
 }
 
-/// The least low-water mark with which the bound on a write's work holds as far as it was measured: one segment more than the
-/// placement fills at a time, since all of them may be full at once, and what is being cleaned needs another
-/// (docs/disk.md, "The bound on a write's work"). 2 on a device that has no room for more.
+/// The greatest low-water mark that disks are formatted with unasked. Six streams are the most that were measured; with dozens the bound
+/// would take a good part of what a device can spare.
+const MAX_USUAL_LOW_WATER: u32 = 8;
+
+/// The low-water mark that a disk should be formatted with, so that the bound on a write's work holds as far as it was measured: one
+/// segment more than the placement fills at a time, since all of them may be full at once, and what is being cleaned needs another
+/// (docs/disk.md, "The bound on a write's work"). At most 8; 2 on a device that has no room for more.
+///
+/// # Errors
+/// The options do not fit the device.
 pub fn usual_low_water(geometry: &Geometry, options: &FormatOptions) -> Result<u32, VolumeError> {
     let geometry = &options.store.geometry(geometry)?;
     let exported_pages = options.exported_pages.unwrap_or((u64::from(geometry.pages()) * 9 / 10) as u32);
@@ -113,7 +120,7 @@ pub fn usual_low_water(geometry: &Geometry, options: &FormatOptions) -> Result<u
             limit_pages_with(geometry, &options, &placement).is_ok_and(|limit| exported_pages <= limit)
         })
     };
-    Ok((3..=bounding).rev().find(fits).unwrap_or(2))
+    Ok((3..=bounding.min(MAX_USUAL_LOW_WATER)).rev().find(fits).unwrap_or(2))
 }
 
 /// The streams that a placement uses on a disk of this shape, and the low-water mark that bounds a write's work with them.
@@ -130,6 +137,9 @@ fn bounding_low_water(
 
 /// Whether more pages may be programmed for a write than its bound, because the placement fills more segments at a time than
 /// are kept free.
+///
+/// # Errors
+/// The superblock names a placement or a shape that this version does not know.
 pub fn may_exceed_bound(superblock: &Superblock) -> Result<bool, VolumeError> {
     let layout = Layout::new(&superblock.geometry, OwnPages::of(superblock).owners().into())?;
     let placement = superblock.placement.parse()?;

@@ -106,7 +106,7 @@ pub struct FormatArgs {
     /// Capacity of the disk, in bytes (48M) or as a share of the flash (75%) [default: 90%]
     #[arg(long)]
     pub export: Option<String>,
-    /// Cleaning starts when fewer segments than this are free, 2 at least. With fewer than the default more pages can be programmed for a write than --max-pages-per-write says [default: one more than the placement fills at a time]
+    /// Cleaning starts when fewer segments than this are free, 2 at least. With fewer than the default more pages can be programmed for a write than --max-pages-per-write says [default: one more than the placement fills at a time, at most 8]
     #[arg(long, value_name = "SEGMENTS", value_parser = clap::value_parser!(u32).range(2..))]
     pub low_water: Option<u32>,
     /// Cleaning stops when this many segments are free [default: the low-water mark]

@@ -41,7 +41,7 @@ pub fn info(image: &Path, json: bool) -> Result<(), Failure> {
             "page_bytes": geometry.page_bytes(), "spare_bytes": geometry.spare_bytes(),
             "byte_programmable": geometry.is_byte_programmable(), "capacity_bytes": volume.capacity_bytes(),
             "selection": superblock.selection, "placement": superblock.placement, "leveling": superblock.leveling,
-            "most_pages_per_write": superblock.max_pages_per_write, "page_information": status.layout.place.name(),
+            "most_pages_per_write": superblock.max_pages_per_write, "low_water": superblock.low_water, "page_information": status.layout.place.name(),
             "from_checkpoint": report.from_checkpoint, "mount_reads": report.reads,
             "damaged_pages": report.damaged.len(), "retired_segments": status.retired_segments,
             "host_writes": status.lifetime_writes, "programs": status.lifetime_programs, "write_amplification": wa,
